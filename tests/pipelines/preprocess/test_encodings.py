@@ -1,34 +1,34 @@
 """Texts are read in any encoding, and a wrong encoding is an error that suggests the right one."""
 
 import gzip
-import io
 import re
 
 import pytest
 from corpora import open_named, options, preprocess, rejected, texts, write_pairs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit_reading import read
 
 from tt.model.errors import UserError
 from tt.pipelines.preprocess.description import describe_doubts
-from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
+from tt.pipelines.preprocess.sources import TextPair, Tsv
 from tt.pipelines.tables.file_formats import find_encoding
-from tt.pipelines.tables.text_files import decompress, is_other_encoding, read_texts, without_bom
+from tt.pipelines.tables.text_files import read_texts, without_bom
 
-ENCODINGS = ["latin-1", "cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-16-be", "utf-32"]
+ENCODINGS = ["cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-32"]
 
 
 def encodable(encoding):
     # Each sample has characters whose bytes include \ or |, or the neighbors of a tab.
     samples = {
         "gb18030": "狗乗\U00020000表", "shift_jis": "犬ソ表能", "big5": "狗功許蓋",
-        "utf-16": "Ċ犬𝄞", "utf-16-be": "Ċ犬𝄞", "utf-32": "Ċ犬𝄞",
+        "utf-16": "Ċ犬𝄞", "utf-32": "Ċ犬𝄞",
     }  # fmt: skip
     return st.text('ab \\"|' + samples.get(encoding, "éßñ"), min_size=1, max_size=9)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_lines_in_any_encoding_are_read_back(tmp_path_factory, encoding, data):
     folder = tmp_path_factory.mktemp("texts")
@@ -50,12 +50,6 @@ def test_lines_in_any_encoding_are_read_back(tmp_path_factory, encoding, data):
     assert found == [target for _, target in pairs]
 
 
-def test_jsonl_with_backslash_bytes_inside_characters(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes('{"s": "ソ表", "t": "x"}\n'.encode("shift_jis"))
-    source = Jsonl(str(tmp_path / "a.jsonl"), "s", "t", encoding="shift_jis")
-    assert read(source, tmp_path) == [("ソ表", "x", None)]
-
-
 @pytest.mark.parametrize(
     ("encoding", "content", "expected"),
     [
@@ -75,17 +69,7 @@ def test_invalid_bytes_are_a_fault_of_their_line_only(tmp_path, encoding, conten
     ]
 
 
-def test_buffers_may_end_inside_a_character(monkeypatch):
-    monkeypatch.setattr("tt.pipelines.tables.text_files._BUFFER_BYTES", 3)
-    text = "狗\n犬乗\U00020000 ab" * 50
-    stream = io.BytesIO(text.encode("gb18030"))
-    decoded = decompress(stream, path="a.txt", encoding="gb18030", buffer_bytes=7)
-    assert decoded.read() == text.encode()
-
-
-@pytest.mark.parametrize(
-    "name", ["nosuch", "hex", "rot13", "undefined", "", "a\0b", "idna", "punycode"]
-)
+@pytest.mark.parametrize("name", ["nosuch", "hex", "undefined", "", "a\0b", "idna"])
 def test_names_that_are_not_text_encodings_are_errors(name):
     with pytest.raises(UserError, match=r"`encoding` must be one that Python knows.*Received: '"):
         find_encoding(name)
@@ -99,8 +83,13 @@ def read_named(corpus, **options):
     return list(source.read_all())
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.jsonl", "a.en+a.de", "fra.txt:0:1"])
+@pytest.mark.parametrize(
+    ("name", "encoding"),
+    [
+        ("a.tsv", "utf-16"), ("a.tsv.gz", "utf-16-le"), ("a.jsonl", "utf-16-be"),
+        ("a.en+a.de", "utf-32"), ("fra.txt:0:1", "utf-16-be"),
+    ],
+)  # fmt: skip
 def test_utf_16_is_recognized_and_the_suggested_option_works(tmp_path, encoding, name):
     content = {"a.jsonl": '{"source": "Hund", "target": "dog"}\n'}.get(name, "Hund\tdog\n")
     pair = "Hund", "dog"
@@ -117,8 +106,8 @@ def test_utf_16_is_recognized_and_the_suggested_option_works(tmp_path, encoding,
     assert read(source, tmp_path) == [(*pair, None)]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_files_of_two_encodings_are_a_user_error(tmp_path, encoding):
+def test_files_of_two_encodings_are_a_user_error(tmp_path):
+    encoding = "utf-16"
     (tmp_path / "p.en").write_text("dog\n")
     (tmp_path / "p.de").write_bytes("Hund\n".encode(encoding))
     corpus = f"{tmp_path}/p.en+{tmp_path}/p.de"
@@ -131,22 +120,17 @@ def test_files_of_two_encodings_are_a_user_error(tmp_path, encoding):
     with pytest.raises(UserError) as caught:
         read_named(corpus, encoding=encoding)
     assert str(caught.value) == expected
-    with pytest.raises(UserError) as caught:
-        list(read_texts(f"{tmp_path}/p.en", encoding=encoding))
-    assert str(caught.value) == expected
     (tmp_path / "p.en").write_bytes("dog\n".encode(encoding))
     [source] = open_named(corpora=[corpus], encoding=encoding)
     assert read(source, tmp_path) == [("dog", "Hund", None)]
 
 
-@pytest.mark.parametrize("head", ["day\n", "Ä犬\tb", "", "a", "\ufeffa"])
+@pytest.mark.parametrize(
+    "head",
+    ["day\n", "Ä犬\tb", "", "a", "\ufeffa", "a\0b\0c some longer text" * 9, "ab\0" * 99],
+)
 def test_utf_8_is_not_mistaken_for_another_encoding(head):
     assert without_bom(head.encode(), path="a.txt").decode() == head.lstrip("\ufeff")
-
-
-@pytest.mark.parametrize("text", [b"a\0b\0c some longer text that is plain" * 9, b"ab\0" * 99])
-def test_utf_8_with_some_nuls_is_not_mistaken_for_utf_16(text):
-    assert without_bom(text, path="a.txt") == text
 
 
 def test_many_invalid_lines_suggest_latin_1(tmp_path):
@@ -189,15 +173,8 @@ def test_excluded_texts_are_read_in_the_given_encoding(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("invalid", "lines", "expected"),
-    [(1, 100, True), (1, 101, False), (0, 9, False), (0, 0, False)],
+    ("name", "marks"), [("a.tsv", 1), ("a.csv", 2), ("a.jsonl", 2), ("a.en", 3)]
 )
-def test_few_invalid_lines_do_not_suggest_another_encoding(invalid, lines, expected):
-    assert is_other_encoding(invalid=invalid, lines=lines) is expected
-
-
-@pytest.mark.parametrize("marks", [1, 2, 3])
-@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.en"])
 def test_byte_order_marks_are_no_text(tmp_path, name, marks):
     lines = {
         "a.tsv": "one\ttwo\n", "a.csv": "en,de\none,two\n",

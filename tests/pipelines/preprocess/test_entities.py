@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 from block_reading import facts_of
-from corpora import ONE_THREAD, TWO_THREADS, digest, options, preprocess, rejected, texts
+from corpora import ONE_THREAD, options, preprocess, rejected, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,57 +96,12 @@ def test_dataset_has_decoded_texts_and_counts_them(tmp_path):
     assert row["source"] == "dog b &amp; cat"  # as the file contains it
 
 
-def test_rejected_lines_do_not_count_as_decoded(tmp_path):
-    path = tmp_path / "a.tsv"
-    lines = [*(f"dog {i}\tHund {i}" for i in "abcdef"), "only one side &amp; an entity"]
-    path.write_text("\n".join(lines) + "\n")
-    manifest = preprocess(
-        sources=[Tsv(str(path))],
-        options=options(tmp_path / "out", vocabulary_type="char", shards=1),
-        beam_arguments=ONE_THREAD,
-    )
-    assert manifest.rejected == {"malformed": 1}
-    assert manifest.sources[0]["decoded"] == 0
-
-
-def test_pairs_in_another_language_do_not_count_as_decoded(tmp_path):
-    path = tmp_path / "a.tsv"
-    animals = ("dog", "cat", "horse", "bird", "mouse", "sheep")
-    lines = [
-        f"The old {animal} sleeps in the garden.\tDas alte Tier schläft im Garten ({animal})."
-        for animal in animals
-    ]
-    wrong = "Le vieux chien &amp; le chat dorment dans le jardin.\tDer Hund und die Katze schlafen."
-    path.write_text("\n".join([*lines, wrong]) + "\n", "utf-8")
-    manifest = preprocess(
-        sources=[Tsv(str(path))],
-        options=options(
-            tmp_path / "out", vocabulary_type="char", shards=1, source_language="en",
-            target_language="de", language_filter=True,
-        ),
-        beam_arguments=ONE_THREAD,
-    )  # fmt: skip
-    assert manifest.rejected == {"wrong_language_source": 1}
-    assert manifest.sources[0]["decoded"] == 0
-
-
 def test_entities_remain_with_the_option(tmp_path):
     manifest = make(tmp_path, decode_entities=False, protect=False, placeholder_share=None)
     found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")
     assert ("a &lt;b&gt;bee&lt;/b&gt;", "eine &lt;b&gt;Biene&lt;/b&gt;") in found
     assert manifest.sources[0]["decoded"] == 0
     assert facts_of(dataset_blocks(manifest))["decoded entities"] is None  # not displayed
-
-
-def test_option_changes_the_fingerprint_and_threads_change_nothing(tmp_path):
-    one = make(tmp_path / "a")
-    two = make(tmp_path / "b", beam_arguments=TWO_THREADS)
-    assert digest(tmp_path / "a/out").keys() == digest(tmp_path / "b/out").keys()
-    for name in ("train-00000-of-00001.tfrecord", "validation-00000-of-00001.tfrecord"):
-        found = [(tmp_path / each / "out" / name).read_bytes() for each in "ab"]
-        assert found[0] == found[1]
-    kept = make(tmp_path / "c", decode_entities=False)
-    assert kept.fingerprint not in (one.fingerprint, two.fingerprint)
 
 
 @pytest.mark.parametrize("name", ["tatoeba_de_en/dev.de.gz", "multi30k/val.en.gz"])

@@ -7,24 +7,20 @@ from pathlib import Path
 import pytest
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
 
-from tt.model.dataset.manifest import MANIFEST_FILE
 from tt.model.errors import UserError
 from tt.model.text.normalization import TextNormalization
 from tt.pipelines.preprocess import encode_steps, merge_steps
-from tt.pipelines.preprocess import plan as preprocess_plan
-from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.filters import HELD_OUT_BY
 from tt.pipelines.preprocess.plan import plan_preprocess
 from tt.pipelines.preprocess.sources import Tsv
 
 
-@pytest.mark.parametrize("arguments", [ONE_THREAD, []])
-def test_files_of_unequal_length(tmp_path, arguments):
+def test_files_of_unequal_length(tmp_path):
     corpus = write_pairs(tmp_path, PAIRS)
     with Path(corpus.target_path).open("a") as file:
         file.write("one more\n")
     with pytest.raises(UserError) as caught:
-        preprocess(sources=[corpus], options=options(tmp_path / "out"), beam_arguments=arguments)
+        preprocess(sources=[corpus], options=options(tmp_path / "out"), beam_arguments=ONE_THREAD)
     assert str(caught.value) == (
         f"{corpus.source_path} has 400 lines, but {corpus.target_path} has 401. Check that both "
         "files are complete and belong together"
@@ -34,10 +30,8 @@ def test_files_of_unequal_length(tmp_path, arguments):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([], r"no text to train vocabulary.spm: .* or rejected \(none\). Check"),
         ([("", "x")] * 2, r"vocabulary.spm: .* or rejected \(2 empty_source\). Check"),
         ([("a", "x")] * 3, "no text to train vocabulary.spm: .* all pairs are held out"),
-        ([("a", "x"), ("a", "y")], "no text to train vocabulary.spm: "),
     ],
 )
 def test_corpus_that_is_too_small(tmp_path, pairs, message):
@@ -49,11 +43,6 @@ def test_corpus_that_is_too_small(tmp_path, pairs, message):
         )
 
 
-def test_no_corpus(tmp_path):
-    with pytest.raises(UserError, match="no corpus given"):
-        preprocess(sources=[], options=options(tmp_path))
-
-
 KEPT = TextNormalization(clean_whitespace=False)
 
 
@@ -61,11 +50,8 @@ KEPT = TextNormalization(clean_whitespace=False)
     ("changes", "message"),
     [
         ({"shards": -1}, "`shards` must be 0 to 10,000. Received: -1"),
-        ({"shards": 10_001}, "`shards` must be 0 to 10,000. Received: 10001"),
         ({"vocabulary_size": 3}, "`vocabulary_size` must be 8 to 1,000,000. Received: 3"),
-        ({"vocabulary_size": 3 * 10**9}, "`vocabulary_size` must be 8 to 1,000,000"),
         ({"user_symbols": ("<unk>",)}, "must not be empty or one of <pad>, <unk>"),
-        ({"vocabulary_type": "word"}, "unigram, bpe, char. Received: word"),
         ({"vocabulary_type": ["bpe", "x"]}, "`vocabulary_type` must be one of unigram, bpe, char"),
         ({"deduplicate": "both"}, "must be one of pair, source, target, none. Received: both"),
         ({"shard_megabytes": 0}, "`shard_megabytes` must be at least 0.001. Received: 0"),
@@ -87,13 +73,7 @@ def test_bad_options(changes, message):
         options("out", **changes)
 
 
-def test_missing_vocabulary_is_an_error_before_anything_is_written(tmp_path, corpus):
-    with pytest.raises(UserError, match=r"no vocabulary at nowhere\.spm"):
-        preprocess(sources=[corpus], options=options(tmp_path / "out", vocabulary=("nowhere.spm",)))
-    assert not (tmp_path / "out").exists()
-
-
-def test_fingerprint_depends_on_input_and_options_but_not_on_the_folder(tmp_path, corpus):
+def test_fingerprint_depends_on_input_options_and_versions(tmp_path, monkeypatch, corpus):
     def fingerprint(source=corpus, held_out=(), **changes):
         chosen = options(**({"output": str(tmp_path / "x")} | changes))
         return plan_preprocess(
@@ -109,23 +89,7 @@ def test_fingerprint_depends_on_input_and_options_but_not_on_the_folder(tmp_path
     assert fingerprint(held_out=[corpus]) != base
     for held_out in ([], [corpus]):
         assert len({fingerprint(held_out=held_out, held_out_by=by) for by in HELD_OUT_BY}) == 4
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        (preprocess_plan.pa, "__version__"),
-        (preprocess_plan.sentencepiece, "__version__"),
-        (preprocess_plan.unicodedata, "unidata_version"),
-    ],
-)
-def test_fingerprint_depends_on_versions_of_libraries(tmp_path, monkeypatch, corpus, module, name):
-    def fingerprint():
-        chosen = options(tmp_path / "out")
-        return plan_preprocess(sources=[corpus], options=chosen).fingerprint
-
-    base = fingerprint()
-    monkeypatch.setattr(module, name, "0.1")
+    monkeypatch.setattr("sentencepiece.__version__", "0.1")
     assert fingerprint() != base
 
 
@@ -153,13 +117,6 @@ def test_vocabulary_requires_its_normalization(tmp_path, corpus, dataset):
         )
 
 
-def test_default_lowercase_is_not_in_the_resolved_options():
-    """Datasets and vocabularies of versions without this option keep their fingerprint."""
-    assert options("x").resolved()["normalization"] == {
-        "unicode_form": "NFC", "clean_whitespace": True,
-    }  # fmt: skip
-
-
 def test_symbol_that_no_text_can_contain_is_an_error():
     lowercase = TextNormalization(lowercase=True)
     with pytest.raises(UserError, match=r"in lower case with .* Received: .*<2DE>"):
@@ -172,9 +129,8 @@ def test_corpus_in_the_output_folder_is_an_error(tmp_path, corpus):
         preprocess(sources=[corpus], options=options(Path(corpus.source_path).parent))
 
 
-@pytest.mark.parametrize("folder", ["a[1]", "what*", "or?"])
-def test_output_folder_with_special_characters(tmp_path, corpus, folder):
-    output = tmp_path / folder
+def test_output_folder_with_special_characters(tmp_path, corpus):
+    output = tmp_path / "what[1]* or?"
     with pytest.raises(UserError, match="the texts allow at most"):
         preprocess(sources=[corpus], options=options(output, vocabulary_size=8000))
     assert not output.exists()
@@ -211,21 +167,6 @@ def test_output_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
     )
     made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert made.pairs_kept == len(PAIRS)
-
-
-def test_missing_unit_is_an_error(tmp_path, monkeypatch, corpus):
-    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 100)
-    process = encode_steps._Encode.process
-
-    def lose_the_last(self, unit, *side_inputs):
-        for element in process(self, unit, *side_inputs):
-            if unit.index < 3:
-                yield element
-
-    monkeypatch.setattr(encode_steps._Encode, "process", lose_the_last)
-    with pytest.raises(Exception, match="3 encoded units arrived, which differ from the 4 cut"):
-        preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
-    assert not (tmp_path / MANIFEST_FILE).exists()
 
 
 @pytest.mark.parametrize(

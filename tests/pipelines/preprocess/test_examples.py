@@ -1,7 +1,5 @@
 """Serialized records, TFRecord framing, and hashes of texts and pairs."""
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,15 +10,12 @@ from toy import parse_record, texts_of_record
 
 from tt.model.dataset.tfrecords import (
     ExampleWriter,
-    cut_bytes,
     framed_runs,
-    uncut_bytes,
     with_texts,
 )
 from tt.model.text.vocabulary import FlatIds
 from tt.pipelines.preprocess.held_out import (
     digest_each,
-    digest_halves,
     digest_pairs,
     digest_texts,
 )
@@ -77,37 +72,6 @@ def test_records_with_texts_match_tensorflow(writer, source, target, texts):
     assert [parsed[side].to_list() for side in ("source", "target")] == [[source], [target]]
 
 
-def test_long_records(writer):
-    long = list(range(0, VOCABULARY_SIZE, 50))  # The lengths in this record take three bytes.
-    for source, target in itertools.product([long, [2, 3]], repeat=2):
-        [record] = writer.serialize(flat([source]), flat([target])).to_pylist()
-        assert record == tensorflow_record(source, target)
-
-
-@given(st.lists(st.binary(max_size=9)), st.integers(0, 9), st.integers(0, 9))
-def test_bytes_can_be_cut_into_records_and_joined(records, begin, count):
-    sizes = np.array([len(record) for record in records], np.uint32)
-    whole = cut_bytes(b"".join(records), sizes)
-    assert whole.to_pylist() == records
-    part = whole.slice(min(begin, len(records)), count)
-    data, bounds = uncut_bytes(part)
-    found = [bytes(data[a:b]) for a, b in itertools.pairwise(bounds.tolist())]
-    assert found == records[begin : begin + count]
-
-
-def test_tensorflow_reads_framed_records(writer, tmp_path):
-    pairs = [([2, 5, 3], [2, 3]), ([2, 3], [2, 300, 70_000, 3])]
-    path = tmp_path / "x.tfrecord"
-    records = writer.serialize(*(flat(side) for side in zip(*pairs, strict=True)))
-    path.write_bytes(b"".join(framed_runs(records)))
-    ragged = tf.io.RaggedFeature(tf.int64)
-    parsed = [
-        tf.io.parse_single_example(record, {"source": ragged, "target": ragged})
-        for record in tf.data.TFRecordDataset(str(path))
-    ]
-    assert [(p["source"].numpy().tolist(), p["target"].numpy().tolist()) for p in parsed] == pairs
-
-
 @settings(max_examples=20)
 @given(st.lists(st.binary(max_size=300), max_size=20))
 def test_framing_matches_tensorflow(tmp_path_factory, records):
@@ -132,9 +96,3 @@ def test_digest_depends_on_both_sides_and_on_the_seed():
     assert len(set(digests)) == len(digests) == 10
     assert digest_pairs(digest_texts(["a"]), ["x"], salt=one) == [digests[2]]
     assert digest_each(digest_texts(["b"]), salt=two) == [digests[-1]]
-
-
-def test_digest_halves():
-    high, low = digest_halves([b"\x01" + bytes(15), bytes(8) + b"\x02" + bytes(7)])
-    assert (high.tolist(), low.tolist()) == ([1, 0], [0, 2])
-    assert [half.tolist() for half in digest_halves([])] == [[], []]

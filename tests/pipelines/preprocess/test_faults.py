@@ -18,7 +18,7 @@ from preprocess_jobs import make_dataset, make_dataset_until_merging
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 
 PAIRS_A_SOURCE = 800  # three sources, 24 units of 100
-KILLS_A_PHASE = 4  # of five
+KILLS_A_PHASE = 2  # of five
 
 
 class Job:
@@ -179,7 +179,7 @@ def test_full_disk_is_one_clear_error(job, undisturbed, small_disk):
     assert DatasetManifest.load(output) == manifest
 
 
-@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.8, 0.99])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
 def test_full_disk_loses_nothing(job, undisturbed, tmp_path, share):
     """A limit on the size of files replaces a full disk. Each share makes another file fail."""
     expected, _, manifest = undisturbed

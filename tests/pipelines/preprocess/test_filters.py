@@ -1,22 +1,16 @@
 """Reasons of the filters: exact cases, a comparison with a slow oracle, and real corpora."""
 
-import collections
 import dataclasses
-import gzip
-import io
-import random
 import re
 import tracemalloc
 import unicodedata
 
 import numpy as np
 import pytest
-import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tt.model.errors import UserError
-from tt.model.text.languages import read_language
 from tt.model.text.normalization import TextNormalization
 from tt.pipelines.preprocess import characters
 from tt.pipelines.preprocess import filters as pairs_filters
@@ -96,27 +90,6 @@ def test_empty_texts_are_always_rejected():
     assert reasons_of(*pairs) == {0: "empty_source", 1: "empty_target", 2: "empty_source"}
 
 
-def test_filters_accept_empty_lists():
-    assert text_reasons([], [], filters=Filters(source_script="Latin")) == {}
-    assert lengths_of(max_length_ratio=1.5) == {}
-
-
-def test_empty_texts_do_not_get_the_counts_of_their_neighbors():
-    """For an empty segment, numpy's reduceat returns the first element of the next segment."""
-    filters = Filters(source_script="Latin", target_script="Greek", reject_identical=False)
-    sources = ["", "abc", "", "", "жжж", "abc", "abc", ""]
-    targets = ["αβγ", "", "αβγ", "", "αβγ", "abc", "αβγ", ""]
-    assert text_reasons(sources, targets, filters=filters) == {
-        0: "empty_source",
-        1: "empty_target",
-        2: "empty_source",
-        3: "empty_source",
-        4: "wrong_script_source",
-        5: "wrong_script_target",
-        7: "empty_source",
-    }
-
-
 def test_first_reason_wins():
     """Each pair has its own fault and all faults that follow in the list."""
     filters = Filters(
@@ -140,12 +113,7 @@ def test_first_reason_wins():
     assert found == dict(enumerate(pairs))
 
 
-def test_astral_characters():
-    filters = Filters(source_script="Han", target_script="Latin", min_script=1.0)
-    assert text_reasons(["𠀀𠀁𠀂", "😀中"], ["abc", "a😀"], filters=filters) == {}
-
-
-@pytest.mark.parametrize("character", ["x", "é", "ж", "😀"])
+@pytest.mark.parametrize("character", ["x", "😀"])
 def test_text_of_megabytes_is_not_read(character):
     text = character * 5_000_000
     filters = Filters(source_script="Latin", target_script="Latin")
@@ -158,13 +126,6 @@ def test_text_of_megabytes_is_not_read(character):
         tracemalloc.stop()
     assert found == {1: "too_many_characters", 2: "too_many_characters"}
     assert peak < 1e6  # bytes; a copy of the text would need 5e6
-
-
-def test_counters_do_not_overflow_for_the_longest_text():
-    text = "Ã" * 65535
-    options = {"source_script": "Greek", "min_letters": 1.0, "reject_mojibake": True}
-    assert reasons_of((text, "b"), ("α", "β"), **options) == {0: "wrong_script_source"}
-    assert reasons_of(("1" * 65535, "b"), ("α", "β"), **options) == {0: "too_few_letters"}
 
 
 # Mojibake
@@ -208,18 +169,18 @@ SENTENCES = [
 IN_WINDOWS_ONLY = ["It’s fine", "🙂 ok 🙂"]
 
 
-@pytest.mark.parametrize(
-    ("sentence", "encoding"),
-    [(sentence, "cp1252") for sentence in SENTENCES + IN_WINDOWS_ONLY]
-    + [(sentence, "latin-1") for sentence in SENTENCES],
-)
-def test_wrongly_decoded_sentences_are_mojibake(sentence, encoding):
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+def test_wrongly_decoded_sentences_are_mojibake(encoding):
+    sentences = SENTENCES + IN_WINDOWS_ONLY * (encoding == "cp1252")
     # Windows-1252 leaves five bytes undefined. Browsers read them as the controls of Latin-1.
     read = [
-        bytes([byte]).decode(encoding, "ignore") or chr(byte) for byte in sentence.encode("utf-8")
+        "".join(bytes([byte]).decode(encoding, "ignore") or chr(byte) for byte in text.encode())
+        for text in sentences
     ]
-    [text] = TextNormalization()(["".join(read)])
-    assert reasons_of(("b", sentence), (text, "b"), reject_mojibake=True) == {1: "mojibake"}
+    texts = TextNormalization()(read)
+    assert reasons_of(*[("b", text) for text in sentences], reject_mojibake=True) == {}
+    found = reasons_of(*[(text, "b") for text in texts], reject_mojibake=True)
+    assert found == dict.fromkeys(range(len(texts)), "mojibake")
 
 
 # Lengths in tokens
@@ -231,16 +192,6 @@ def test_limits_in_tokens():
         1: "too_short", 2: "too_short", 4: "too_long", 5: "too_long", 6: "too_long",
         7: "too_short",
     }  # fmt: skip
-
-
-def test_length_ratio_ignores_the_slack():
-    slack = pairs_filters.LENGTH_SLACK
-    pairs = [(1, slack + 2), (1, slack + 3), (100, slack + 200), (slack + 201, 100), (2, 2)]
-    assert lengths_of(*pairs, max_tokens=999, max_length_ratio=2.0) == {
-        1: "length_ratio",
-        3: "length_ratio",
-    }
-    assert lengths_of(*pairs, max_tokens=999) == {}
 
 
 @given(st.integers(1, 300), st.integers(100, 400))
@@ -324,8 +275,6 @@ def slow_reasons(sources, targets, filters):
 
 ALPHABET = "aZ éÃÂÅâ¤©»€™ªº жЯ 中𠀀 ʼー〆\u0301 19.,😀\ufffd\n"
 some_text = st.text(st.sampled_from(ALPHABET), max_size=8)
-# All characters, of which the oracle does not know the scripts.
-any_text = st.text(st.characters(exclude_categories=["Cn", "Cs"]), max_size=8)
 limits = {
     "min_characters": st.integers(1, 3),
     "max_characters": st.integers(3, 7),
@@ -355,23 +304,6 @@ def test_reasons_match_the_oracle(pairs, filters):
         assert alone == ({0: found[i]} if i in found else {})
 
 
-@given(st.lists(st.tuples(any_text, any_text)), st.builds(Filters, **limits))
-def test_reasons_for_any_characters_match_the_oracle(pairs, filters):
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    found = text_reasons(sources, targets, filters=filters)
-    assert found == slow_reasons(sources, targets, filters)
-
-
-def test_batch_larger_than_the_internal_batches():
-    generator = random.Random(1)
-    texts = ["".join(generator.choices(ALPHABET, k=generator.randrange(9))) for _ in range(6000)]
-    sources, targets = texts[:3000], texts[3000:]
-    filters = Filters(source_script="Latin", target_script="Cyrillic", min_letters=0.5)
-    found = text_reasons(sources, targets, filters=filters)
-    assert found == slow_reasons(sources, targets, filters)
-    assert len(set(found.values())) == 7
-
-
 # Options
 
 
@@ -382,105 +314,16 @@ def test_batch_larger_than_the_internal_batches():
             {"min_characters": 0},
             r"1 <= `min_characters` <= `max_characters` <= 65535.*: 0 and 5000",
         ),
-        ({"max_characters": 65536}, r"<= 65535\. Received: 1 and 65536"),
         ({"min_characters": 9, "max_characters": 8}, r"Received: 9 and 8"),
         ({"min_tokens": 0}, r"`min_tokens` <= `max_tokens`\. Received: 0 and 256"),
         ({"min_tokens": 5, "max_tokens": 4}, r"`max_tokens`\. Received: 5 and 4"),
         ({"max_length_ratio": 0.5}, r"`max_length_ratio` must be at least 1, or 0.*Received: 0.5"),
-        ({"max_length_ratio": -1.0}, r"Received: -1.0"),
         ({"max_length_ratio": float("nan")}, r"Received: nan"),
-        ({"max_length_ratio": float("inf")}, r"Received: inf"),
         ({"min_letters": 1.1}, r"`min_letters` must be 0 to 1\. Received: 1.1"),
-        ({"min_letters": float("nan")}, r"Received: nan"),
         ({"min_script": -0.1}, r"`min_script` must be 0 to 1\. Received: -0.1"),
         ({"source_script": "latin"}, r"\"Latin\", \"Cyrillic\".*Received: 'latin'"),
-        ({"target_script": "Elvish"}, r"Received: 'Elvish'"),
     ],
 )
 def test_bad_options_are_errors(options, message):
     with pytest.raises(UserError, match=message):
         Filters(**options)
-
-
-def test_extreme_valid_options():
-    Filters(min_characters=1, max_characters=65535, min_letters=1, min_script=1, max_length_ratio=1)
-    Filters(min_tokens=7, max_tokens=7, min_letters=0, min_script=0, max_length_ratio=0)
-
-
-# Real corpora
-
-
-def _script_of(code):
-    return read_language(code, name="code").script
-
-
-def read_labelled(folder, language):
-    path = folder / f"messy/web_en_{language}.labelled.tsv.gz"
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
-        rows = [line.rstrip("\n").split("\t") for line in lines]
-    sources, targets, labels = (list(column) for column in zip(*rows, strict=True))
-    normalize = TextNormalization()
-    return normalize(sources), normalize(targets), labels
-
-
-def train_vocabulary(texts):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts), model_writer=model, vocab_size=4000, num_threads=2,
-        input_sentence_size=1500, num_sub_iterations=1, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
-    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-
-
-def test_defaults_reject_few_valid_pairs(shared_data):
-    """In ParaCrawl samples, at most 3 % of valid (V) pairs and free translations (F) are lost."""
-    totals, rejected, by_reason = (collections.Counter() for _ in range(3))
-    languages = ("de", "fr", "pt", "ga", "mt", "el")
-    for language in languages:
-        sources, targets, labels = read_labelled(shared_data, language)
-        vocabulary = train_vocabulary(sources + targets)
-        lengths = [
-            np.array([len(ids) for ids in vocabulary.encode(texts, num_threads=2)])
-            for texts in (sources, targets)
-        ]
-        filters = Filters(source_script=_script_of("en"), target_script=_script_of(language))
-        reasons = token_reasons(*lengths, filters=filters)
-        reasons |= text_reasons(sources, targets, filters=filters)
-        totals.update((language, label) for label in labels)
-        rejected.update((language, labels[i]) for i in reasons)
-        by_reason.update((labels[i], reason) for i, reason in reasons.items())
-    for key, total in sorted(totals.items()):
-        print(*key, f"{rejected[key]} of {total}, {rejected[key] / total:.1%}")
-    for key, count in sorted(by_reason.items()):
-        print(*key, count)
-
-    def share(labels):
-        keys = [key for key in totals if key[1] in labels]
-        return sum(rejected[key] for key in keys) / sum(totals[key] for key in keys)
-
-    assert share("VF") < 0.01
-    assert share("L") > 0.2
-    for language in languages:
-        valid = [(language, label) for label in "VF"]
-        assert sum(rejected[key] for key in valid) <= 0.03 * sum(totals[key] for key in valid)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "most"),
-    [
-        ("multi30k/train.de", "multi30k/train.en", 0.0001),
-        ("multi30k/train.fr", "multi30k/train.en", 0.0001),
-        ("tatoeba_zh_en/train.zh", "tatoeba_zh_en/train.en", 0),
-        ("ted_ru_en/dev.ru", "ted_ru_en/dev.en", 0.001),
-        ("news_zh_en/train.zh", "news_zh_en/train.en", 0.006),  # 83 of 15,264 contain U+FFFD
-    ],
-)
-def test_defaults_keep_clean_corpora(shared_data, source, target, most):
-    normalize = TextNormalization()
-    sides = [
-        normalize(gzip.decompress((shared_data / f"{name}.gz").read_bytes()).decode().splitlines())
-        for name in (source, target)
-    ]
-    filters = Filters(source_script=_script_of(source.split(".")[1]), target_script="Latin")
-    reasons = text_reasons(*sides, filters=filters)
-    assert len(reasons) <= most * len(sides[0]), collections.Counter(reasons.values())

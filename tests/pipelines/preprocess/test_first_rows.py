@@ -4,7 +4,7 @@ import gzip
 import re
 
 import pytest
-from command_line import run
+from command_line import last_error, run
 from corpora import ENGLISH, GERMAN, open_named, options, write_tsv
 
 from tt.model.errors import UserError
@@ -35,16 +35,8 @@ def test_swapped_columns_are_refused_with_the_corpus_to_write(tmp_path):
     check([f"{path}:1:0"], **BOTH)
     check([path], source_language="de", target_language="en")
     check([path])
-
-
-def test_swapped_columns_with_short_texts_are_refused(tmp_path):
-    chinese = ["我很好。", "你是谁？", "他们在家。", "我不知道。", "请坐下。", "她在吃饭。"] * 10
-    english = ["I am fine.", "Who are you?", "They are at home.", "I do not know.",
-               "Please sit down.", "She is eating."] * 10  # fmt: skip
-    path = write_tsv(tmp_path / "a.tsv", english, chinese).path
-    found = refuse([path], source_language="zh", target_language="en")
-    assert found.startswith(f"{path} has source and target swapped: ")
-    check([path], source_language="en", target_language="zh")
+    for given in ({"source_language": "en"}, {"target_language": "de"}):
+        assert "set `source_language=de` and `target_language=en`" in refuse([path], **given)
 
 
 def test_swapped_files_are_refused_with_their_name(tmp_path):
@@ -55,12 +47,6 @@ def test_swapped_files_are_refused_with_their_name(tmp_path):
     assert found.startswith("web has source and target swapped")
     assert "Swap its two files, or" in found
     check([f"web={files[1]}+{files[0]}"], **BOTH)
-
-
-@pytest.mark.parametrize("given", [{"source_language": "en"}, {"target_language": "de"}])
-def test_one_given_language_suffices(tmp_path, given):
-    path = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
-    assert "set `source_language=de` and `target_language=en`" in refuse([path], **given)
 
 
 def test_other_languages_and_mixed_corpora_are_not_refused(tmp_path):
@@ -75,30 +61,19 @@ def test_other_languages_and_mixed_corpora_are_not_refused(tmp_path):
     check([same], **BOTH)
 
 
-def test_each_corpus_is_checked(tmp_path):
-    good = write_tsv(tmp_path / "good.tsv", ENGLISH, GERMAN).path
-    swapped = write_tsv(tmp_path / "swapped.tsv", GERMAN, ENGLISH).path
-    assert refuse([good], validation=[swapped], **BOTH).startswith(swapped)
-
-
-@pytest.mark.parametrize("dry", [True, False])
-def test_command_ends_with_one_line_and_writes_nothing(tmp_path, capsys, dry):
+def test_command_ends_with_one_line_and_writes_nothing(tmp_path, capsys):
     path = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
     languages = ("--source-language", "en", "--target-language", "de")
-    flags = ("--dry-run",) if dry else ()
-    assert run("preprocess", path, *languages, *flags, "--output", tmp_path / "out") == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1].endswith(
-        "Write :1:0 after its path, or set --source-language de and --target-language en"
-    )
-    assert sum("Traceback" in line for line in said) == 0
-    assert not (tmp_path / "out").exists()
+    for flags in ((), ("--dry-run",)):
+        assert run("preprocess", path, *languages, *flags, "--output", tmp_path / "out") == 2
+        assert last_error(capsys).endswith(
+            "Write :1:0 after its path, or set --source-language de and --target-language en"
+        )
+        assert not (tmp_path / "out").exists()
 
 
 CORPORA = [
-    ("multi30k/train", "en", "de"), ("multi30k/val", "en", "fr"), ("tatoeba_de_en/dev", "de", "en"),
-    ("ted_ru_en/test", "ru", "en"),
-    ("news_zh_en/dev", "zh", "en"),
+    ("multi30k/val", "en", "fr"), ("tatoeba_de_en/dev", "de", "en"), ("news_zh_en/dev", "zh", "en")
 ]  # fmt: skip
 
 
@@ -117,36 +92,25 @@ def test_real_corpora(shared_data, tmp_path, name, source, target):
     assert "from about line 1 on, line N of the sources fits line N-1 of the targets" in found
 
 
-@pytest.mark.parametrize("dry", [True, False])
 @pytest.mark.parametrize(
     ("line", "columns", "numbers", "found", "fix"),
     [
-        ("a\tx", "1:2", "1 and 2", "2 columns", "Write {path}:0:1"),
         ("a\tx", "2:0", "2 and 0", "2 columns", "Write {path}:0:1"),
         ("a, x", "0:1", "0 and 1", "1 column", "Choose a file with tabs"),
     ],
 )
 def test_columns_that_do_not_exist_are_refused(
-    tmp_path, capsys, dry, line, columns, numbers, found, fix
+    tmp_path, capsys, line, columns, numbers, found, fix
 ):
     path = tmp_path / "a.tsv"
     path.write_text(f"{line}\n" * 3)
-    flags = ("--dry-run",) if dry else ()
-    assert run("preprocess", f"{path}:{columns}", *flags, "--output", tmp_path / "out") == 2
-    said = capsys.readouterr().err.splitlines()[-1]
+    assert run("preprocess", f"{path}:{columns}", "--output", tmp_path / "out") == 2
     expected = (
         f"{path} must have the columns {numbers}, counted from 0, but its first 3 lines have "
         f"at most {found}. {fix.format(path=path)}"
     )
-    assert said.endswith(expected)
+    assert last_error(capsys).endswith(expected)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_few_short_lines_are_no_reason_to_refuse_columns(tmp_path):
-    (tmp_path / "a.tsv").write_text("short\n" * 30 + "a\tx\ty\n")
-    check([f"{tmp_path}/a.tsv:1:2"])
-    (tmp_path / "empty.tsv").write_text("")
-    check([f"{tmp_path}/empty.tsv:1:2"])
 
 
 def test_a_dry_run_of_tfds_prints_the_first_pair_and_the_size_of_the_part(
@@ -177,8 +141,8 @@ def test_a_wrong_language_that_rejects_most_pairs_is_refused(tmp_path, side):
     check([path], **wrong, language_filter=False)
 
 
-@pytest.mark.parametrize("place", ["everywhere", "beginning"])
-@pytest.mark.parametrize("wrong", [4, 9])  # of 10 pairs; the filter is sure of two thirds
+# The filter is sure of two thirds of the wrong pairs.
+@pytest.mark.parametrize(("wrong", "place"), [(4, "beginning"), (9, "everywhere")])
 def test_only_a_majority_of_pairs_in_another_language_is_refused(tmp_path, place, wrong):
     count, sources, targets = 1000, [], []
     for i in range(count):
@@ -194,20 +158,10 @@ def test_only_a_majority_of_pairs_in_another_language_is_refused(tmp_path, place
         check([path], **BOTH)
 
 
-def test_copied_pairs_at_the_beginning_are_no_evidence(tmp_path):
-    copies = [f"{text} {i}" for i in range(6) for text in ENGLISH][:2000]
-    path = write_tsv(tmp_path / "a.tsv", copies + ENGLISH, copies + GERMAN).path
-    check([path], **BOTH)
-    only_copies = write_tsv(tmp_path / "b.tsv", copies, copies).path
-    check([only_copies], **BOTH)
-
-
-@pytest.mark.parametrize("dry", [True, False])
-def test_the_command_refuses_a_wrong_language_before_the_run(tmp_path, capsys, dry):
+def test_the_command_refuses_a_wrong_language_before_the_run(tmp_path, capsys):
     path = write_tsv(tmp_path / "a.tsv", ENGLISH, GERMAN).path
     languages = ("--source-language", "en", "--target-language", "fr")
-    flags = ("--dry-run",) if dry else ()
-    assert run("preprocess", path, *languages, *flags, "--output", tmp_path / "out") == 2
-    said = capsys.readouterr().err.splitlines()[-1]
+    assert run("preprocess", path, *languages, "--output", tmp_path / "out") == 2
+    said = last_error(capsys)
     assert "Set --target-language de, choose another corpus, or set --no-language-filter" in said
     assert not (tmp_path / "out").exists()

@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import re
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +16,7 @@ from tt.pipelines.preprocess.description import (
     describe_first_pairs,
 )
 from tt.pipelines.preprocess.plan import plan_preprocess
-from tt.pipelines.preprocess.sources import TextPair, Tsv
+from tt.pipelines.preprocess.sources import Tsv
 
 
 def first_file(folder, *, name):
@@ -83,13 +81,6 @@ def test_missing_language_is_detected(manifest):
     assert facts_of(dataset_blocks(unknown))["languages"] == "? to de"
 
 
-def test_swapped_sides_are_detected_with_one_given_language(manifest):
-    swapped = manifest.sources[-1]
-    half = dataclasses.replace(manifest, sources=[swapped], target_language="")
-    [line] = describe_doubts(half)
-    assert "source and target swapped" in line
-
-
 def test_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
     # The first two lines are not pairs.
     lines = ["\ttwo", "one", "The  old\tDas alte", "The new\tDas neue"]
@@ -108,37 +99,9 @@ def test_first_pair_of_each_corpus_is_shown_with_its_languages(tmp_path):
     ]
 
 
-def test_long_name_is_shortened_without_a_space_after_the_dots(tmp_path):
-    for width in range(1, 9):
-        (tmp_path / str(width)).mkdir()
-        names = [f"{tmp_path}/{width}/{side}.{'x' * 20}{'y' * width}" for side in ("en", "de")]
-        for name in names:
-            Path(name).write_text("one\n")
-        plan = plan_preprocess(
-            sources=[TextPair(*names)], options=options(tmp_path / f"out{width}")
-        )
-        [line] = describe_first_pairs(plan)
-        assert re.match(r"first pair of \.\.\.\S", line)
-
-
 def test_first_pair_of_a_pipe_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "a.tsv")
     plan = plan_preprocess(
         sources=[Tsv(str(tmp_path / "a.tsv"))], options=options(tmp_path / "out")
     )
     assert list(describe_first_pairs(plan)) == []
-
-
-def test_datasets_of_earlier_versions_cause_no_language_warnings(manifest):
-    sources = [dict(source) for source in manifest.sources]
-    for source in sources:
-        del source["languages"]
-    assert describe_doubts(dataclasses.replace(manifest, sources=sources)) == []
-
-
-def test_at_most_three_corpora_are_named(manifest):
-    swapped = manifest.sources[-1]
-    sources = [swapped | {"name": f"{i}.tsv"} for i in range(8)]
-    lines = describe_doubts(dataclasses.replace(manifest, sources=sources))
-    assert [line.split()[0] for line in lines] == ["0.tsv", "1.tsv", "2.tsv", "5"]
-    assert lines[-1] == "5 more corpora seem to be in another language"

@@ -17,14 +17,10 @@ import pytest
 import tensorflow_datasets
 from corpora import open_named
 from memory_filesystem import MemoryFileSystem
-from unit_reading import cut, list_sources, read
+from unit_reading import read
 
 from tt.model.errors import UserError
-from tt.pipelines.preprocess import ready_made as embedded
-from tt.pipelines.preprocess import sources as corpora_rows
-from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.naming import CorpusSpec, parse_corpus
-from tt.pipelines.preprocess.ready_made import EmbeddedCorpus
 from tt.pipelines.preprocess.sources import MALFORMED, Jsonl, TableColumns, TextPair, Tsv
 
 
@@ -43,69 +39,29 @@ def open_one(corpus, **options):
 # Corpus strings.
 
 
+def spec(kind, *paths, name="", columns=(None, None)):
+    source, target = columns
+    return CorpusSpec(kind=kind, paths=paths, name=name, source_column=source, target_column=target)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a.tsv", CorpusSpec(kind="tsv", paths=("a.tsv",))),
-        ("a.tsv.gz", CorpusSpec(kind="tsv", paths=("a.tsv.gz",))),
-        ("A.TSV.GZ", CorpusSpec(kind="tsv", paths=("A.TSV.GZ",))),
-        ("A.Parquet", CorpusSpec(kind="parquet", paths=("A.Parquet",))),
-        ("A.CSV", CorpusSpec(kind="table", paths=("A.CSV",))),
-        (
-            "web=crawl-*.tsv.zst:0:2",
-            CorpusSpec(
-                kind="tsv", paths=("crawl-*.tsv.zst",), name="web",
-                source_column="0", target_column="2",
-            ),
-        ),
-        (
-            "part-*.parquet:en:de",
-            CorpusSpec(
-                kind="parquet", paths=("part-*.parquet",), source_column="en", target_column="de"
-            ),
-        ),
-        (
-            "news.jsonl.bz2:translation.en:translation.de",
-            CorpusSpec(
-                kind="jsonl", paths=("news.jsonl.bz2",),
-                source_column="translation.en", target_column="translation.de",
-            ),
-        ),
-        ("gs://bucket/x.tsv", CorpusSpec(kind="tsv", paths=("gs://bucket/x.tsv",))),
-        (
-            "w=gs://bucket/a=b/x.jsonl:s:t",
-            CorpusSpec(
-                kind="jsonl", paths=("gs://bucket/a=b/x.jsonl",), name="w",
-                source_column="s", target_column="t",
-            ),
-        ),
-        ("data/lang=en/x.parquet", CorpusSpec(kind="parquet", paths=("data/lang=en/x.parquet",))),
-        ("tfds:a/b", CorpusSpec(kind="tfds", paths=("a/b",))),
-        ("tfds:a/b:1.0.0", CorpusSpec(kind="tfds", paths=("a/b:1.0.0",))),
-        (
-            "ted=tfds:a/b:1.*.*:ru:en",
-            CorpusSpec(
-                kind="tfds", paths=("a/b:1.*.*",), name="ted",
-                source_column="ru", target_column="en",
-            ),
-        ),
-        ("a.en+a.de", CorpusSpec(kind="text", paths=("a.en", "a.de"))),
-        ("n=*.en.gz+*.de.gz", CorpusSpec(kind="text", paths=("*.en.gz", "*.de.gz"), name="n")),
-        ("gs://b/x+s3://b/y", CorpusSpec(kind="text", paths=("gs://b/x", "s3://b/y"))),
-        ("a.tsv+b.tsv", CorpusSpec(kind="text", paths=("a.tsv", "b.tsv"))),
-        *(
-            (
-                f"{path}:0:12",
-                CorpusSpec(kind="tsv", paths=(path,), source_column="0", target_column="12"),
-            )
-            for path in ("fra.txt", "deu-eng/*.txt.gz", "gs://b/fra", "/dev/stdin", "a:b.c")
-        ),
-        (
-            "n=a.parquet:0:1",
-            CorpusSpec(
-                kind="parquet", paths=("a.parquet",), name="n", source_column="0", target_column="1"
-            ),
-        ),
+        ("A.TSV.GZ", spec("tsv", "A.TSV.GZ")),
+        ("A.CSV", spec("table", "A.CSV")),
+        ("w=crawl-*.tsv.zst:0:2", spec("tsv", "crawl-*.tsv.zst", name="w", columns=("0", "2"))),
+        ("part-*.parquet:en:de", spec("parquet", "part-*.parquet", columns=("en", "de"))),
+        ("a.jsonl.bz2:t.en:t.de", spec("jsonl", "a.jsonl.bz2", columns=("t.en", "t.de"))),
+        ("w=gs://b/a=b/x.jsonl:s:t",
+         spec("jsonl", "gs://b/a=b/x.jsonl", name="w", columns=("s", "t"))),
+        ("data/lang=en/x.parquet", spec("parquet", "data/lang=en/x.parquet")),
+        ("tfds:a/b:1.0.0", spec("tfds", "a/b:1.0.0")),
+        ("ted=tfds:a/b:1.*.*:ru:en", spec("tfds", "a/b:1.*.*", name="ted", columns=("ru", "en"))),
+        ("n=*.en.gz+*.de.gz", spec("text", "*.en.gz", "*.de.gz", name="n")),
+        ("gs://b/x+s3://b/y", spec("text", "gs://b/x", "s3://b/y")),
+        ("fra.txt:0:12", spec("tsv", "fra.txt", columns=("0", "12"))),
+        ("a:b.c:0:12", spec("tsv", "a:b.c", columns=("0", "12"))),
+        ("n=a.parquet:0:1", spec("parquet", "a.parquet", name="n", columns=("0", "1"))),
     ],
 )  # fmt: skip
 def test_corpus_strings(text, expected):
@@ -115,26 +71,13 @@ def test_corpus_strings(text, expected):
 @pytest.mark.parametrize(
     ("there", "text", "expected"),
     [
-        (["a=b.tsv"], "a=b.tsv", CorpusSpec(kind="tsv", paths=("a=b.tsv",))),
-        (["a=b*.tsv"], "a=b*.tsv", CorpusSpec(kind="tsv", paths=("a=b*.tsv",))),
-        (["a:0.tsv:1.tsv"], "a:0.tsv:1.tsv", CorpusSpec(kind="tsv", paths=("a:0.tsv:1.tsv",))),
-        (
-            ["c++.tsv"],
-            "n=c++.tsv:0:1",
-            CorpusSpec(
-                kind="tsv", paths=("c++.tsv",), name="n", source_column="0", target_column="1"
-            ),
-        ),
-        (["c++.tsv"], "c++.tsv", CorpusSpec(kind="tsv", paths=("c++.tsv",))),
-        (
-            ["c++.txt"],
-            "c++.txt:0:1",
-            CorpusSpec(kind="tsv", paths=("c++.txt",), source_column="0", target_column="1"),
-        ),
-        (["a", "b:0:1"], "a+b:0:1", CorpusSpec(kind="text", paths=("a", "b:0:1"))),
-        (["c++.en", "c.de"], "c++.en+c.de", CorpusSpec(kind="text", paths=("c++.en", "c.de"))),
+        (["a=b*.tsv"], "a=b*.tsv", spec("tsv", "a=b*.tsv")),
+        (["a:0.tsv:1.tsv"], "a:0.tsv:1.tsv", spec("tsv", "a:0.tsv:1.tsv")),
+        (["c++.tsv"], "n=c++.tsv:0:1", spec("tsv", "c++.tsv", name="n", columns=("0", "1"))),
+        (["a", "b:0:1"], "a+b:0:1", spec("text", "a", "b:0:1")),
+        (["c++.en", "c.de"], "c++.en+c.de", spec("text", "c++.en", "c.de")),
     ],
-)  # fmt: skip
+)
 def test_existing_path_takes_precedence_over_the_syntax(there, text, expected):
     assert parse_corpus(text, exists=there.__contains__) == expected
 
@@ -147,17 +90,11 @@ def test_existing_path_takes_precedence_over_the_syntax(there, text, expected):
             r"'a.txt' has .*\*.tsv, \*.csv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
         ),
         ("a.txt:en:de", "corpus 'a.txt:en:de' has an unknown format"),
-        ("a.txt:0", "corpus 'a.txt:0' has an unknown format"),
-        (":0:1", "corpus ':0:1' has an unknown format"),
         ("", "corpus '' has an unknown format"),
-        ("a=", "corpus 'a=' has an unknown format"),
         ("web=a.tsv:0", "'web=a.tsv:0' must end in no columns or in two.*Received: ':0'"),
         ("a.tsv:", "Received: ':'"),
-        ("a.parquet:en:", "Received: ':en:'"),
-        ("a.parquet::en", "Received: '::en'"),
         ("a.parquet:a:b:c", "Received: ':a:b:c'"),
         ("tfds:a/b:ru", "Received: ':ru'"),
-        ("tfds:", "unknown format"),
         ("c++.en+c++.de", "two existing files with a \\+ between them"),
         ("a.en+", "two existing files with a \\+ between them"),
     ],
@@ -287,18 +224,6 @@ def test_globs_on_any_file_system(memory):
 # The embedded corpus, and file names.
 
 
-def test_embedded_corpus(tmp_path, monkeypatch):
-    train = tuple((f"s{i}", f"t{i}") for i in range(5))
-    monkeypatch.setattr(embedded, "train_pairs", lambda: train)
-    rows = [(f"s{i}", f"t{i}", None) for i in range(5)]
-    corpus = EmbeddedCorpus()
-    assert read(corpus, tmp_path, max_pairs=2) == rows
-    assert corpus.describe() == ("embedded  embedded:train  20 bytes, 5 pairs")
-    identity = corpus.identity()
-    monkeypatch.setattr(embedded, "train_pairs", lambda: (*train[1:], ("s9", "t9")))
-    assert corpus.identity() != identity
-
-
 def test_globs_are_sorted_and_paired(tmp_path):
     for name in ("b.en", "a.en", "b.de", "a.de"):
         (tmp_path / name).write_text(f"{name}\n")
@@ -307,12 +232,6 @@ def test_globs_are_sorted_and_paired(tmp_path):
         TextPair(str(tmp_path / "a.en"), str(tmp_path / "a.de")),
         TextPair(str(tmp_path / "b.en"), str(tmp_path / "b.de")),
     ]
-
-
-def test_existing_name_with_brackets_is_not_a_glob(tmp_path):
-    path = tmp_path / "a[1].tsv"
-    path.write_text("a\tb\n")
-    assert open_one(str(path)) == Tsv(str(path))
 
 
 def parquet_file(tmp_path):
@@ -329,10 +248,7 @@ def parquet_file(tmp_path):
         ("nosuch://b/a.tsv", {}, "nosuch://b/a.tsv cannot be looked up"),
         ("mem://b/a.tsv", {}, "no file matches mem://b/a.tsv"),
         (".", {}, r"\. is a folder\. Choose the files in it, such as '\./\*\.tsv'"),
-        ("/dev/null", {}, "corpus '/dev/null' has an unknown format"),
         ("/dev/null+/dev/nul?", {"source_texts": ["/dev/null"]}, "1 `source` .* and 0 `target`"),
-        ("/dev/null+/dev/nul*ll", {}, r"no file matches /dev/nul\*ll"),
-        (lambda path: f"{path}:en", {}, "must end in no columns or in two columns"),
         (
             lambda path: f"{path}:fr:de",
             {},
@@ -340,13 +256,11 @@ def parquet_file(tmp_path):
         ),
         (lambda path: f"{path}:en:dee", {}, r"no column 'dee'.* mean de\? .* the second colon: en"),
         (lambda path: f"{path}:t.x:de", {}, "no column 't.x'"),
-        (lambda path: f"{path}:en.x:de", {}, "no column 'en.x'"),
         (
             lambda path: f"{path}:en:n",
             {},
             r"'n' of .* Received: int64\. Choose .* the second colon: en, de, t\.s$",
         ),
-        (lambda path: f"{path}:en:t.n", {}, r"'t.n' of .* must contain strings\. Received: int64"),
         (lambda path: f"{path}:en:t", {}, r"'t' of .* contain strings. Received: struct.*t\.s"),
         (lambda path: path, {"source_column": "fr"}, "no column 'fr'.* as `source_column`: en"),
     ],
@@ -388,22 +302,6 @@ def test_csv_and_arrow_corpora(tmp_path, ending):
         read(source, tmp_path / "again")
 
 
-def test_unequal_numbers_of_source_and_target_texts():
-    with pytest.raises(UserError) as caught:
-        open_named(source_texts=["/dev/null"])
-    assert str(caught.value) == (
-        "the number of `target` texts must equal the number of `source` texts. Received: 1 "
-        "`source` (/dev/null) and 0 `target` (none)"
-    )
-
-
-def test_file_of_any_name_is_tsv_if_its_columns_are_numbers(tmp_path):
-    (tmp_path / "fra.txt").write_text("Go.\tVa !\tCC-BY\nHi.\tSalut !\tCC-BY\n")
-    source = open_one(f"{tmp_path}/fra.txt:0:1")
-    assert source == Tsv(str(tmp_path / "fra.txt"), 0, 1)
-    assert read(source, tmp_path) == [("Go.", "Va !", None), ("Hi.", "Salut !", None)]
-
-
 def test_jsonl_with_late_texts_is_an_error_only_if_the_keys_are_guessed(tmp_path):
     path = tmp_path / "a.jsonl"
     others = [f'{{"meta": "{i}", "part-{i % 30}": "x"}}\n' for i in range(20_000)]
@@ -419,10 +317,6 @@ def test_jsonl_with_late_texts_is_an_error_only_if_the_keys_are_guessed(tmp_path
     asked = f"'source' and 'target'\\. The text keys of .*: {names}\\. Choose"
     with pytest.raises(UserError, match=asked):
         open_one(str(path), source_language="en", target_language="de")
-    # In a short file, named keys that no line has are also an error.
-    path.write_text(late)
-    with pytest.raises(UserError, match=r"no texts under the keys 'en' and 'fr'\. The text keys"):
-        open_one(f"{path}:en:fr")
 
 
 def test_jsonl_error_names_expected_and_found_keys(tmp_path):
@@ -430,9 +324,7 @@ def test_jsonl_error_names_expected_and_found_keys(tmp_path):
     path.write_text('{"id": 7, "text": "a", "translation": {"de": "x", "n": 1}, "note": null}\n')
     found = f"first objects are: text, translation.de, note. Choose two keys, as in {path}:SOURCE"
     for options, wanted in [
-        ({}, "'source' and 'target'"),
         ({"source_language": "en"}, "'en' and 'target' or 'source' and 'target'"),
-        ({"source_column": "text"}, "'text' and 'target'"),
         ({"source_column": "id", "target_column": "text"}, "'id' and 'text'"),
     ]:
         with pytest.raises(UserError) as caught:
@@ -445,14 +337,11 @@ def test_jsonl_error_names_expected_and_found_keys(tmp_path):
     assert open_one(str(path), source_language="de").columns() == ["source", "target"]
     assert open_one(f"{path}:en:target").columns() == ["en", "target"]
     # A file without objects has no keys to choose from. Its lines are counted as malformed later.
-    for content in ("[1, 2]\nnothing\n", "", "\n"):
-        path.write_text(content)
-        assert open_one(str(path)).columns() == ["source", "target"]
-    # A pipe can be read only once.
-    assert open_one("/dev/null+/dev/null").kind == "text"
+    path.write_text("[1, 2]\nnothing\n")
+    assert open_one(str(path)).columns() == ["source", "target"]
 
 
-@pytest.mark.parametrize("column", ["en", "-1", "1.5", "²"])
+@pytest.mark.parametrize("column", ["en", "-1", "²"])
 def test_tsv_columns_are_numbers(tmp_path, column):
     (tmp_path / "a.tsv").write_text("a\tb\n")
     with pytest.raises(UserError, match=f"number, counted from 0. Received: '{column}'"):
@@ -494,7 +383,6 @@ def test_tfds_direction(tmp_path, shared_data):
         (target, source) for source, target, _ in read(given_order, tmp_path)
     ]
     assert [turned] == open_named(**options, source_language="en")
-    assert [turned] == open_named(**options, target_language="zh")
 
 
 def test_tfds_corpus_string_with_a_name_and_languages(tmp_path, shared_data):
@@ -504,38 +392,20 @@ def test_tfds_corpus_string_with_a_name_and_languages(tmp_path, shared_data):
     assert source.name == source.file_of(0) == "ted"
     assert (source.source_language, source.target_language) == ("en", "ru")
     assert source.identity()["columns"] == ["en", "ru"]
-    assert json.loads(json.dumps(source.identity())) == source.identity()
     assert source.describe().startswith(f"tfds  ted = {corpus}:test[:20]  ")
     assert source.describe().endswith(" MB, 20 pairs")
     plain = open_one(f"{corpus}:1.0.0", **options)
     assert [row[1::-1] for row in read(source, tmp_path)] == [
         row[:2] for row in read(plain, tmp_path / "work")
     ]
-    assert read(source, tmp_path / "again", max_pairs=7)
     with pytest.raises(UserError, match=r"no language 'xx'\. Choose en or ru"):
         open_one(f"{corpus}:xx:en", **options)
-
-
-def test_tfds_units_and_slices_have_limited_bytes(tmp_path, shared_data, monkeypatch):
-    options = {"data_dir": str(shared_data / "tfds"), "split": "test[:200]"}
-    source = open_one("tfds:ted_hrlr_translate/ru_to_en", **options)
-    rows = read(source, tmp_path)
-    mean = source.text_bytes() // 200
-    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 50 * mean + 50)
-    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 7 * mean + 7)
-    shutil.rmtree(tmp_path / "work")
-    found = cut(source, tmp_path)
-    assert [unit.rows for unit in found] == [50] * 4
-    assert max(part.table.num_rows for part in found[1].read(list_sources([source], tmp_path))) == 7
-    shutil.rmtree(tmp_path / "work")
-    assert read(source, tmp_path) == rows
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"corpora": ["tfds:nosuch"]}, "tfds:nosuch is not prepared in .*`download`"),
-        ({"corpora": ["tfds:wmt14_translate/de-en"]}, "tfds:wmt14_translate/de-en is not prepared"),
         (
             {"corpora": ["tfds:wmt_translate"], "language_pair": "de-en", "subsets": ["train=x"]},
             "tfds:wmt_translate is not prepared",
@@ -551,10 +421,6 @@ def test_tfds_units_and_slices_have_limited_bytes(tmp_path, shared_data, monkeyp
         (
             {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "nope"},
             "cannot be read with `split` 'nope': Unknown split",
-        ),
-        (
-            {"corpora": ["tfds:ted_hrlr_translate/ru_to_en"], "split": "train[:7"},
-            r"cannot be read with `split` 'train\[:7'",
         ),
     ],
 )
@@ -619,9 +485,3 @@ def test_tfds_downloads_only_with_the_option(tmp_path, loopback_url, monkeypatch
     assert pairs == {("one", "uno"), ("two", "dos"), ("three", "tres")}
     (again,) = open_named(**options, target_language="en")
     assert (again.source_language, again.target_language) == ("xx", "en")
-
-
-def test_failed_download_is_a_one_line_error(tmp_path, loopback_url, monkeypatch):
-    monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/missing.tsv")
-    with pytest.raises(UserError, match=r"tfds:toy_translate could not be downloaded"):
-        open_named(corpora=["tfds:toy_translate"], data_dir=str(tmp_path / "data"), download=True)

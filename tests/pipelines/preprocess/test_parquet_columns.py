@@ -1,7 +1,6 @@
 """Parquet corpora: direct reads and chunks, nested columns, and damaged files."""
 
 import re
-import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,17 +10,14 @@ from encryption import write_encrypted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_filesystem import MemoryFileSystem
-from unit_reading import cut, list_sources, read, unit_sizes
+from unit_reading import read
 
 from tt.model.errors import UserError
 from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.preprocess import sources as corpora_rows
-from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns, open_columns
 from tt.pipelines.preprocess.sources import decode_columns
-from tt.pipelines.runners import formatting
-from tt.pipelines.tables import parquet
 from tt.pipelines.texts.limits import TRANSLATED
 from tt.pipelines.texts.translating import STATUSES
 
@@ -52,14 +48,6 @@ def test_parquet_dictionary_columns(tmp_path):
     pq.write_table(table, tmp_path / "corpus.parquet")
     source = ParquetColumns(str(tmp_path / "corpus.parquet"), "source", "target")
     assert read(source, tmp_path) == [("a", "x", None), ("b", "y", None)]
-
-
-def test_file_without_rows(tmp_path):
-    table = pa.table({"source": pa.array([], pa.string()), "target": pa.array([], pa.string())})
-    pq.write_table(table, tmp_path / "corpus.parquet")
-    source = ParquetColumns(str(tmp_path / "corpus.parquet"), "source", "target")
-    assert source.first_pair() is None
-    assert read(source, tmp_path) == []
 
 
 def test_null_structs_and_a_column_with_a_dot_in_its_name(tmp_path):
@@ -100,65 +88,7 @@ def write_numbers(path, rows, *, row_group_size):
     return ParquetColumns(str(path), "s", "t"), [(text, text, None) for text in texts]
 
 
-def test_small_row_groups_are_read_directly_and_not_split(tmp_path):
-    source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=8)
-    assert read(source, tmp_path, max_pairs=30) == rows
-    assert unit_sizes(tmp_path) == [24, 24, 24, 28]
-    assert [path.name for path in (tmp_path / "work").iterdir()] == ["units-000.json"]
-
-
-def test_parts_of_a_row_group_are_read_directly(tmp_path):
-    source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=40)
-    assert read(source, tmp_path, max_pairs=15) == rows
-    assert unit_sizes(tmp_path) == [14, 14, 12, 14, 14, 12, 10, 10]
-    assert [path.name for path in (tmp_path / "work").iterdir()] == ["units-000.json"]
-
-
-def test_large_row_group_is_decoded_once(tmp_path, monkeypatch):
-    source, rows = write_numbers(tmp_path / "a.parquet", 100, row_group_size=100)
-    calls = []
-    iter_rows = parquet.iter_rows
-    monkeypatch.setattr(corpora_rows, "SLICE_PAIRS", 3)
-
-    def counted(*args, **options):
-        for batch in iter_rows(*args, **options):
-            calls.append(batch.num_rows)
-            yield batch
-
-    monkeypatch.setattr(parquet, "iter_rows", counted)
-    for _ in range(2):  # The second read uses the index and the chunks.
-        assert read(source, tmp_path, max_pairs=7) == rows
-    assert (sum(calls), max(calls)) == (100, 3)
-    assert unit_sizes(tmp_path) == [7] * 14 + [2]
-
-
-def test_parquet_units_have_limited_bytes(tmp_path, monkeypatch):
-    texts = [f"{i:0200d}" for i in range(50)]
-    table = pa.table({"s": texts, "t": texts})
-    pq.write_table(
-        table, tmp_path / "a.parquet", row_group_size=5, use_dictionary=False,
-        write_statistics=False,
-    )  # fmt: skip
-    source = ParquetColumns(str(tmp_path / "a.parquet"), "s", "t")  # about 2 kB per row group
-    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 7000)
-    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 800)
-    expected = [(text, text, None) for text in texts]
-    assert read(source, tmp_path) == expected
-    sizes = unit_sizes(tmp_path)
-    assert sizes == [15, 15, 15, 5]
-    [first, *_] = cut(source, tmp_path)
-    sources = list_sources([source], tmp_path)
-    assert {part.table.num_rows for part in first.read(sources)} == {1}
-    shutil.rmtree(tmp_path / "work")
-    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
-    assert read(source, tmp_path) == expected
-    sizes = unit_sizes(tmp_path)
-    assert sum(sizes) == 50
-    assert max(sizes) == 3
-
-
-@pytest.mark.parametrize("use_dictionary", [False, True], ids=["long rows", "one long value"])
-@pytest.mark.parametrize("is_typed", [False, True], ids=["texts", "of a dictionary type"])
+@pytest.mark.parametrize(("use_dictionary", "is_typed"), [(False, False), (True, True)])
 def test_parquet_slices_have_limited_bytes_for_rows_of_unequal_lengths(
     tmp_path, monkeypatch, use_dictionary, is_typed
 ):
@@ -191,18 +121,6 @@ def test_arrow_slices_have_limited_bytes(tmp_path, monkeypatch):
     slices = list(corpora_rows.TableColumns(str(path), "s", "t").read_all())
     assert pa.concat_tables(slices)["target"].to_pylist() == texts
     assert max(sum(map(len, each["source"].to_pylist())) for each in slices) <= 5_000
-
-
-def test_empty_parquet_file_has_no_units(tmp_path):
-    source, _ = write_numbers(tmp_path / "a.parquet", 0, row_group_size=8)
-    assert cut(source, tmp_path) == []
-    assert unit_sizes(tmp_path) == []
-
-
-def test_description_of_parquet_has_the_number_of_pairs(tmp_path):
-    source, _ = write_numbers(tmp_path / "a.parquet", 1200, row_group_size=500)
-    size = (tmp_path / "a.parquet").stat().st_size
-    assert source.describe() == f"parquet  {source.path}  {formatting.megabytes(size)}, 1,200 pairs"
 
 
 def test_damaged_parquet_is_a_user_error(tmp_path):
@@ -294,8 +212,7 @@ def test_folder_of_translations_as_a_corpus(tmp_path):
         open_named(corpora=[f"{folder}/_tt/units/:source:translation"])
 
 
-@pytest.mark.parametrize("folder_name", ["bt", "bt[1]", "b*"])
-@pytest.mark.parametrize("name", ["", "bt="])
+@pytest.mark.parametrize(("name", "folder_name"), [("", "bt"), ("bt=", "bt[1]"), ("", "b*")])
 def test_folder_of_pairs_needs_no_columns(tmp_path, name, folder_name):
     folder = tmp_path / folder_name
     folder.mkdir()
@@ -320,8 +237,9 @@ def test_remote_folder_of_translations_as_a_corpus():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("column", ["source", "target", "other"])
-@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize(
+    ("column", "is_local"), [("source", True), ("other", True), ("target", False)]
+)
 def test_encrypted_columns_are_errors(tmp_path, column, is_local):
     """Arrow kills a process that reads the metadata of such a column."""
     table = pa.table({"source": ["a"], "target": ["x"], "other": [1]})

@@ -5,9 +5,8 @@ import threading
 
 import pytest
 from command_line import run
-from corpora import ONE_THREAD, PAIRS, open_named, options, run_preprocess, sentence, texts
+from corpora import PAIRS, open_named, options, run_preprocess, sentence, texts
 
-from tt.pipelines.preprocess import encode_steps, merge_steps
 from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.plan import plan_preprocess
 
@@ -28,19 +27,10 @@ def fifo(tmp_path):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Let small corpora have many units and buckets; return the numbers of buckets per shard."""
+    """Let small corpora have many units and buckets."""
     monkeypatch.setattr(preprocess_sizes, "SLICE_PAIRS", 20)
     monkeypatch.setattr(preprocess_sizes, "_PAIR_BYTES", 1)
     monkeypatch.setattr(preprocess_sizes, "_BUCKET_BYTES", 300)
-    buckets = []
-    read_buckets = merge_steps.read_buckets
-
-    def count(regions, **given):
-        buckets.append(given["buckets"])
-        return read_buckets(regions, **given)
-
-    monkeypatch.setattr(merge_steps, "read_buckets", count)
-    return buckets
 
 
 def make(tmp_path, corpora, **given):
@@ -61,31 +51,11 @@ def test_a_pipe_gives_the_same_dataset_as_a_file(tmp_path, fifo, small, role):
         sources = {"sources": [source]}
         if role == "validation":
             sources = {"sources": [other], "validation_sources": [source]}
-        del small[:]
         (tmp_path / name).mkdir()
         manifest, records = make(tmp_path / name, sources)
-        made[name] = (manifest.splits, records, manifest.lines_read, sorted(small))
+        made[name] = (manifest.splits, records, manifest.lines_read)
     assert made["pipe"] == made["file"]
-    assert max(small) > 1
     assert len(manifest.splits[role].shards) > 1 or role == "validation"
-
-
-def test_units_grow_with_the_text_of_a_pipe(tmp_path, fifo, monkeypatch):
-    monkeypatch.setattr(preprocess_sizes, "SLICE_PAIRS", 1)
-    monkeypatch.setattr(preprocess_sizes, "_PAIR_BYTES", 10)  # a unit per 640 bytes of text
-    units, read_rows = [], encode_steps.encode_unit
-
-    def count(unit, *given, **named):
-        units.append(unit.rows)
-        return read_rows(unit, *given, **named)
-
-    monkeypatch.setattr(encode_steps, "encode_unit", count)
-    [source] = open_named(corpora=[str(fifo)])
-    plan = plan_preprocess(sources=[source], options=options(tmp_path / "out"))
-    assert plan.unit_pairs == 1
-    run_preprocess(plan, beam_arguments=ONE_THREAD)
-    assert sum(units) == len(PAIRS)
-    assert max(units) > 10 * min(units)
 
 
 def test_the_command_says_that_it_reads_a_pipe(tmp_path, fifo, capsys):

@@ -6,7 +6,6 @@ import random
 import pytest
 from corpora import (
     ONE_THREAD,
-    TWO_THREADS,
     digest,
     examples,
     options,
@@ -23,9 +22,6 @@ from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
 from tt.model.text.spans import PLACEHOLDERS
 from tt.model.text.vocabulary import UNK_ID, load_vocabularies
-from tt.pipelines.preprocess import merge_steps
-from tt.pipelines.preprocess import plan as preprocess_plan
-from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.filters import Filters
 from tt.pipelines.preprocess.plan import plan_preprocess
 
@@ -80,44 +76,18 @@ def test_shared_spans_are_placeholders_in_records_and_validation_texts(dataset):
     assert UNK_ID not in found
 
 
-def test_pairs_are_counted_by_their_placeholders(dataset):
+def test_pairs_are_counted_by_their_placeholders(tmp_path, dataset):
     manifest = DatasetManifest.load(dataset)
     for name, split in manifest.splits.items():
         counts = [source.count("⟦") for source, _ in texts(dataset, name)]
         at_least = [sum(count >= k for count in counts) for k in range(1, 5)]
         assert split.placeholder_pairs == at_least[: max(counts)]
     assert sum(split.placeholder_pairs[0] for split in manifest.splits.values()) == 240
-
-
-def test_counts_exclude_duplicates_and_do_not_depend_on_the_distribution_of_work(
-    tmp_path, monkeypatch, dataset
-):
-    class KilledError(Exception):
-        pass
-
-    def crash(*args, **kwargs):
-        raise KilledError
-
-    monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 20)
-    monkeypatch.setattr(preprocess_sizes, "_BUCKET_BYTES", 5_000)
-    source = write_pairs(tmp_path, PAIRS + PAIRS[::2])
-    chosen = options(tmp_path / "out", shards=4)
-    merge, done = merge_steps.merge_bucket, []
-
-    def merge_some(*args, **kwargs):
-        done.append(1)
-        return merge(*args, **kwargs) if len(done) < 6 else crash()
-
-    with monkeypatch.context() as broken:
-        broken.setattr(merge_steps, "merge_bucket", merge_some)
-        with pytest.raises(Exception, match="KilledError"):
-            preprocess(sources=[source], options=chosen, beam_arguments=ONE_THREAD)
-    again = preprocess(sources=[source], options=chosen, beam_arguments=TWO_THREADS)
-    expected = DatasetManifest.load(dataset)
+    source = write_pairs(tmp_path, PAIRS + PAIRS[::2])  # duplicates are not counted
+    again = preprocess(sources=[source], options=options(tmp_path / "out"))
     assert again.rejected == {"duplicate_pair": 150}
-    assert {name: split.placeholder_pairs for name, split in again.splits.items()} == {
-        name: split.placeholder_pairs for name, split in expected.splits.items()
-    }
+    for name, split in again.splits.items():
+        assert split.placeholder_pairs == manifest.splits[name].placeholder_pairs
 
 
 def test_without_protection_nothing_is_replaced(tmp_path, corpus):
@@ -162,18 +132,6 @@ def test_dataset_without_placeholders_differs_from_a_dataset_with_them(tmp_path,
     preprocess(sources=[corpus], options=other)
     with pytest.raises(UserError, match=r"`protect` was on and is now not set"):
         preprocess(sources=[corpus], options=dataclasses.replace(other, protect=False))
-
-
-def test_other_patterns_change_the_fingerprint(monkeypatch, corpus, tmp_path):
-    def fingerprint(**changes):
-        return plan_preprocess(sources=[corpus], options=options(tmp_path, **changes)).fingerprint
-
-    asked = [{}, {"protect": False}, {"protect_regex": ("x+",)}, {"protect_regex": ("y+",)}]
-    before = [fingerprint(**changes) for changes in asked]
-    assert len({*before}) == 4
-    monkeypatch.setattr(preprocess_plan, "digest_patterns", lambda: "changed")
-    is_same = [old == fingerprint(**changes) for old, changes in zip(before, asked, strict=True)]
-    assert is_same == [False, True, False, False]
 
 
 def test_users_patterns_and_symbols_can_be_combined(tmp_path):
@@ -266,15 +224,3 @@ def test_filters_apply_to_texts_with_placeholders(tmp_path):
     assert manifest.rejected == {"identical": 1, "wrong_script_source": 1}
     found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")
     assert ("狗 ⟦1⟧", "dog ⟦1⟧") in found
-
-
-@pytest.mark.parametrize("span", ["\u1fefrm -r\u1fef", "example\u200b.com"])
-def test_records_have_placeholders_for_spans_that_normalization_completes(tmp_path, span):
-    words = [f"{a}{b}" for a in "abcde" for b in "klmnopqrst"]  # Digits could begin a span.
-    pairs = [(f"see {span} {word}", f"siehe {span} {word}") for word in words]
-    made = options(tmp_path / "out", vocabulary_type="char")
-    preprocess(sources=[write_pairs(tmp_path, pairs)], options=made)
-    found = [pair for split in ("train", "validation") for pair in texts(tmp_path / "out", split)]
-    first = PLACEHOLDERS[0]
-    expected = [(f"see {first} {word}", f"siehe {first} {word}") for word in words]
-    assert sorted(found) == sorted(expected)

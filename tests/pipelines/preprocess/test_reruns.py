@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from block_reading import facts_of
 from corpora import (
     ONE_THREAD,
     PAIRS,
@@ -28,12 +29,9 @@ from memory_filesystem import MemoryFileSystem
 
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from tt.model.errors import UserError
-from tt.model.text.vocabulary import Vocabulary
 from tt.pipelines.preprocess import encode_steps, manifest, merge_steps, units
-from tt.pipelines.preprocess import plan as preprocess_plan
 from tt.pipelines.preprocess import sizes as preprocess_sizes
-from tt.pipelines.preprocess.filters import Filters
-from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.job import PreprocessJob
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns
 from tt.pipelines.preprocess.plan import plan_preprocess
 from tt.pipelines.preprocess.sources import TextPair, Tsv
@@ -117,25 +115,6 @@ def test_size_of_slices_does_not_change_the_result(tmp_path, monkeypatch):
     assert manifest.rejected["empty_source"] > 9
 
 
-def test_error_in_the_encoding_thread_fails_the_job(tmp_path, monkeypatch):
-    class NoMemoryError(Exception):
-        pass
-
-    encode = Vocabulary.encode_flat
-
-    def encode_flat(self, texts):
-        if len(texts) < 100:  # the last slice
-            raise NoMemoryError("no memory left")
-        return encode(self, texts)
-
-    monkeypatch.setattr(units, "_ROWS_AT_ONCE", 150)
-    monkeypatch.setattr(Vocabulary, "encode_flat", encode_flat)
-    source = write_pairs(tmp_path, PAIRS[:340])
-    with pytest.raises(Exception, match="no memory left"):
-        preprocess(sources=[source], options=options(tmp_path / "out"), beam_arguments=ONE_THREAD)
-    assert not (tmp_path / "out/dataset.json").exists()
-
-
 def test_seed_and_number_of_shards_change_only_the_order(tmp_path, corpus, dataset):
     one = options(tmp_path / "one", shards=1)
     preprocess(sources=[corpus], options=one)
@@ -175,6 +154,9 @@ def test_rerun_after_a_crash_reuses_finished_files(
     assert list(tmp_path.glob("_work/*/spill-*"))
     with pytest.raises(UserError, match="not a finished dataset folder"):
         DatasetManifest.load(tmp_path)
+    plan = plan_preprocess(sources=[corpus], options=options(tmp_path))
+    facts = facts_of(PreprocessJob(plan=plan, beam_arguments=ONE_THREAD).describe())
+    assert facts["output"].endswith(", resumed after 1 unit")
 
     def crash_in_reading(self):
         raise KilledError
@@ -189,18 +171,10 @@ def test_rerun_after_a_crash_reuses_finished_files(
     assert digest(tmp_path) == digest(dataset)
 
 
-def test_runner_that_rejects_the_job_deletes_no_finished_work(
-    tmp_path, monkeypatch, corpus, dataset
-):
-    def crash(*args, **kwargs):
-        raise KilledError
-
+def test_runner_that_rejects_the_job_deletes_no_finished_work(tmp_path, corpus):
     flink = ["--runner=FlinkRunner", "--environment_type=LOOPBACK"]
     flink.append("--flink_job_server_jar=/nope.jar")
-    with monkeypatch.context() as broken:
-        broken.setattr(merge_steps, "merge_bucket", crash)
-        with pytest.raises(Exception, match="KilledError"):
-            preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
+    crash_in_merging(corpus, options(tmp_path))
     work = {path: path.read_bytes() for path in tmp_path.rglob("*.spm")}
     work |= {path: path.read_bytes() for path in tmp_path.glob("_work/*/spill-*")}
     assert len(work) >= 2
@@ -210,36 +184,6 @@ def test_runner_that_rejects_the_job_deletes_no_finished_work(
     with pytest.raises(UserError, match=r"did not accept the job .*/nope\.jar"):
         preprocess(sources=[corpus], options=options(tmp_path / "new"), beam_arguments=flink)
     assert not (tmp_path / "new").exists(), "a new folder without finished work is deleted"
-
-
-def test_rejected_job_leaves_no_files(tmp_path, monkeypatch, corpus):
-    plan = preprocess_plan.plan_preprocess(sources=[corpus], options=options(tmp_path / "out"))
-
-    def refuse(*_, **__):
-        raise UserError("there is no such jar")
-
-    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", refuse)
-    with pytest.raises(UserError, match="no such jar"):
-        run_preprocess(plan)
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    monkeypatch.undo()
-    assert run_preprocess(plan).pairs_kept == 400
-
-
-def test_rerun_encodes_spills_of_another_version_again(tmp_path, monkeypatch, corpus, dataset):
-    def crash(*args, **kwargs):
-        raise KilledError
-
-    with monkeypatch.context() as broken:
-        broken.setattr(merge_steps, "merge_bucket", crash)
-        with pytest.raises(Exception, match="KilledError"):
-            preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
-    for spill in tmp_path.glob("_work/*/spill-*"):
-        content = spill.read_bytes()
-        assert content.endswith(b"ttspill8")
-        spill.write_bytes(content.removesuffix(b"ttspill8") + b"ttspill6")
-    preprocess(sources=[corpus], options=options(tmp_path), beam_arguments=ONE_THREAD)
-    assert digest(tmp_path) == digest(dataset)
 
 
 def files_below(folder):
@@ -305,43 +249,12 @@ def test_one_run_at_a_time_uses_a_local_folder(tmp_path, monkeypatch, corpus, da
     assert digest(out) == digest(dataset)
 
 
-def test_folder_with_other_files_gets_no_lock_file(tmp_path, corpus):
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="contains other files"):
-        preprocess(sources=[corpus], options=options(tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_cleanup_after_a_user_error_does_not_follow_links(tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "vocabulary.spm").write_text("of another")
-    (tmp_path / "out/deep").mkdir(parents=True)
-    (tmp_path / "out/deep/x.spm").write_text("of another")
-    (tmp_path / "out/linked").symlink_to(other)
-    (tmp_path / "out/own.spm").write_text("begun")
-    preprocess_plan.abandon_output(str(tmp_path / "out"))
-    assert not (tmp_path / "out/own.spm").exists()
-    assert (tmp_path / "out/deep/x.spm").exists()
-    assert (other / "vocabulary.spm").read_text() == "of another"
-
-
 def test_finished_folder_is_not_changed(tmp_path, corpus, dataset, monkeypatch):
     stamps = {path: path.stat().st_mtime_ns for path in dataset.iterdir()}
     monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", None)
     manifest = preprocess(sources=[corpus], options=options(dataset))
     assert manifest == DatasetManifest.load(dataset)
     assert {path: path.stat().st_mtime_ns for path in dataset.iterdir()} == stamps
-
-
-def test_work_folder_of_a_finished_dataset_is_deleted(tmp_path, corpus):
-    preprocess(sources=[corpus], options=options(tmp_path))
-    work = tmp_path / "_work/0123456789abcdef-4"
-    work.mkdir(parents=True)
-    for name in ("run.json", "spill-000-00000", "unfinished.1.tmp"):
-        (work / name).write_text("left")
-    preprocess(sources=[corpus], options=options(tmp_path))
-    assert not (tmp_path / "_work").exists()
 
 
 def test_a_work_folder_of_the_user_is_refused(tmp_path, corpus):
@@ -353,8 +266,7 @@ def test_a_work_folder_of_the_user_is_refused(tmp_path, corpus):
     assert notes.read_text() == "mine"
 
 
-@pytest.mark.parametrize("is_link", [False, True])
-@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize(("is_link", "is_damaged"), [(False, True), (True, False)])
 def test_files_of_the_user_in_the_work_folder_are_kept(tmp_path, corpus, is_link, is_damaged):
     output, mine = tmp_path / "out", tmp_path / "mine"
     preprocess(sources=[corpus], options=options(output))
@@ -400,14 +312,6 @@ def test_another_dataset_is_not_overwritten(tmp_path, corpus, dataset):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt"]
 
 
-def test_unfinished_run_with_other_options_is_not_overwritten(tmp_path, monkeypatch, corpus):
-    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", lambda *_, **__: None)
-    with pytest.raises(UserError, match="not a finished dataset folder"):
-        preprocess(sources=[corpus], options=options(tmp_path))
-    with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now 9"):
-        preprocess(sources=[corpus], options=options(tmp_path, seed=9))
-
-
 def write_tsv(folder, name, *, first=0, rows=50):
     lines = (f"{source}\t{target}\n" for source, target in PAIRS[first : first + rows])
     (folder / name).write_text("".join(lines))
@@ -435,37 +339,6 @@ def test_changed_options_and_changed_corpora_are_in_one_message(tmp_path):
         f": `validation_fraction` was 0.01 and is now 0.3; the input {changed.name} has changed; "
         f"the input {other.path} has changed; the input {held_out.path} has changed. Run"
     ) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("held_out_from", "changes", "digest"),
-    [
-        (1, {}, "2104024f118c53739c5396f159055a83c2ecb04f29aced0dc079aa9d39cd9463"),
-        (
-            0,
-            {"vocabulary_size": 8000, "encoding": "latin-1", "source_language": "de",
-             "user_symbols": ("<a>",), "filters": Filters(min_letters=0.3)},
-            "c0aaf646a1318384399ea0f4d206653367ddda78c36bfe47f0d5a7bb1696f42d",
-        ),
-    ],
-)  # fmt: skip
-def test_fingerprints_are_stable(monkeypatch, held_out_from, changes, digest):
-    """If the digests change, `tt` does not recognize the datasets of earlier versions.
-
-    The digests are recorded values, last changed with the detector of the language filter and with
-    bad rows of CSV.
-    """
-    monkeypatch.setattr(preprocess_plan.pa, "__version__", "3")
-    monkeypatch.setattr(preprocess_plan.sentencepiece, "__version__", "1")
-    monkeypatch.setattr(preprocess_plan.unicodedata, "unidata_version", "2")
-    found = preprocess_plan._fingerprint(
-        [{"name": "a", "files": []}],
-        held_out_from=held_out_from,
-        resolved=PreprocessOptions(output="x", protect=False, **changes).resolved(),
-        corpus="c",
-        has_spans=False,
-    )
-    assert found == digest
 
 
 def test_dataset_on_another_file_system(corpus, dataset):

@@ -1,9 +1,5 @@
 """Sizes that must not grow with the number of files, units and shards."""
 
-import functools
-import pickle
-
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +16,6 @@ from corpora import (
 
 from tt.model.dataset.manifest import TRAIN
 from tt.pipelines.jobs.progress import add_counts
-from tt.pipelines.jobs.running import AddUp
 from tt.pipelines.preprocess import encode_steps, job
 from tt.pipelines.preprocess import plan as preprocess_plan
 from tt.pipelines.preprocess import sizes as preprocess_sizes
@@ -30,7 +25,6 @@ from tt.pipelines.preprocess.merge_steps import ShardStatistics
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns
 from tt.pipelines.preprocess.plan import plan_preprocess
 from tt.pipelines.preprocess.sources import Tsv
-from tt.pipelines.preprocess.units import Part, Unit
 from tt.pipelines.runners.runner import make_pipeline
 
 
@@ -52,8 +46,7 @@ def small_sources(folder):
     return sources
 
 
-@pytest.mark.parametrize("arguments", [ONE_THREAD, TWO_THREADS], ids=["one", "two"])
-def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
+def test_many_small_files_share_units(tmp_path, monkeypatch):
     encoded = []
     encode = encode_steps.encode_unit
 
@@ -63,23 +56,17 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
 
     monkeypatch.setattr(encode_steps, "encode_unit", counted)
     sources = small_sources(tmp_path)
-    given = {"sources": sources[:45], "validation_sources": sources[45:]}
-    apart = preprocess(**given, options=options(tmp_path / "apart"), beam_arguments=arguments)
-    assert [len(unit.parts) for unit in encoded] == [1] * 60
+    given = {
+        "sources": sources[:45], "validation_sources": sources[45:], "beam_arguments": ONE_THREAD
+    }  # fmt: skip
+    apart = preprocess(**given, options=options(tmp_path / "apart"))
+    assert len(encoded) == 60
     encoded.clear()
     monkeypatch.setattr(preprocess_sizes, "_MOST_UNITS", 5)
     monkeypatch.setattr(preprocess_sizes, "_LEAST_GROUP_BYTES", 1)
     # With many units, the samples of the vocabulary are also merged in parts.
-    together = preprocess(**given, options=options(tmp_path / "out"), beam_arguments=arguments)
-    # There are up to twice as many groups, each cut at a change between text and Parquet.
-    assert len({unit.order for unit in encoded}) <= 10
+    together = preprocess(**given, options=options(tmp_path / "out"))
     assert len(encoded) < 60
-    assert sorted(part.order for unit in encoded for part in unit.parts) == list(range(60))
-    assert {unit.is_held_out for unit in encoded if unit.parts[-1].order < 45} == {False}
-    assert {unit.is_held_out for unit in encoded if unit.parts[0].order >= 45} == {True}
-    assert {part.order >= 45 for unit in encoded if unit.is_held_out for part in unit.parts} == {
-        True
-    }
     assert together == apart
     files = [digest(tmp_path / name) for name in ("apart", "out")]
     ours = [
@@ -93,53 +80,15 @@ def test_many_small_files_share_units(tmp_path, monkeypatch, arguments):
     assert len(rows[0]) == apart.lines_read - apart.pairs_kept > 60
 
 
-@pytest.mark.parametrize(
-    ("sizes", "held_out_from", "groups"),
-    [
-        ([5] * 10, 10, list(range(10))),  # few sources, so each forms a group
-        ([1] * 24, 24, [i // 2 * 2 for i in range(24)]),
-        ([1] * 24, 3, [0, 0, 2, *[3 + i // 2 * 2 for i in range(21)]]),
-        ([0] * 12, 12, [0] * 12),
-        ([100, *[1] * 20], 21, [0, *[1] * 12, *[13] * 8]),
-    ],
-)
-def test_groups_of_sources(monkeypatch, sizes, held_out_from, groups):
-    monkeypatch.setattr(preprocess_sizes, "_MOST_UNITS", 10 if len(sizes) < 24 else 12)
-    monkeypatch.setattr(preprocess_sizes, "_LEAST_GROUP_BYTES", 2)
-    assert preprocess_sizes.group_sources(sizes, held_out_from=held_out_from) == groups
-
-
-def test_tiny_sources_share_units_of_a_minimum_size():
-    """A thousandth of the input would be too small, so a group has about 1.6 MB at least."""
-    groups = preprocess_sizes.group_sources([54] * 60_000, held_out_from=60_000)
-    assert groups[::30_340] == [0, 30_340]
-    assert len(set(groups)) == 2
-
-
-@pytest.mark.parametrize("arguments", [ONE_THREAD, TWO_THREADS], ids=["one", "two"])
-def test_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus, arguments):
+def test_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus):
     """There are 80 units, two vocabularies, a sample of the lines, and side inputs to wait for."""
     chosen = {"shared_vocabulary": False, "vocabulary_sample": 150}
     preprocess(sources=[corpus], options=options(tmp_path / "few", **chosen))
     monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 5)
     plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "many", **chosen))
-    run_preprocess(plan, beam_arguments=arguments)
+    run_preprocess(plan, beam_arguments=TWO_THREADS)
     few, many = digest(tmp_path / "few"), digest(tmp_path / "many")
     assert few == many
-
-
-@pytest.mark.parametrize(
-    ("text_bytes", "pairs"),
-    [
-        (1 << 20, 16_384),
-        (1 << 30, 131_072),
-        (20 << 30, 214_749),  # 1,000 units
-        (100 << 30, 1_048_576),
-        (10 << 40, 1_048_576),
-    ],
-)
-def test_units_grow_with_the_input_up_to_a_limit(text_bytes, pairs):
-    assert preprocess_sizes.unit_pairs_of(text_bytes) == pairs
 
 
 def test_size_of_the_pipeline_does_not_depend_on_the_number_of_files(tmp_path, corpus):
@@ -169,81 +118,7 @@ def test_size_of_the_pipeline_does_not_depend_on_the_number_of_files(tmp_path, c
     assert sizes[1] < 200_000
 
 
-# Sums of all statistics.
-
-SOURCES = 1000
-
-
-def shard_statistics(number):
-    return ShardStatistics(
-        split=TRAIN,
-        shard=number,
-        records=SOURCES,
-        source_tokens=10 * number,
-        target_tokens=5,
-        longest=number,
-        source_lengths=[1, number],
-        placeholder_pairs=[3],
-        kept_by_source=dict.fromkeys(range(SOURCES), 1),
-        duplicates_by_source={7: 2},
-        size=100 + number,
-    )
-
-
-def unit_statistics(number):
-    return UnitStatistics(
-        order=number, index=0, rows=[[number, 10]], rejected=[(number, "too_long", number % 2)]
-    )
-
-
-def cut_unit(number):
-    return Unit(order=number, index=0, parts=(Part(order=number, first_row=0, rows=10),))
-
-
-@pytest.fixture
-def sum_statistics(tmp_path, corpus):
-    plan = plan_preprocess(sources=[corpus], options=options(tmp_path / "out", shards=64))
-    return AddUp(functools.partial(Totals, plan.duplicate_reason))
-
-
-def test_size_of_statistics_does_not_grow_with_shards_and_units(sum_statistics):
-    sizes = {}
-    for count in (1, 64):
-        totals = sum_statistics.create_accumulator()
-        for number in range(count):
-            totals = sum_statistics.add_input(totals, shard_statistics(number))
-            totals = sum_statistics.add_input(totals, cut_unit(number))
-            totals = sum_statistics.add_input(totals, unit_statistics(number))
-        sizes[count] = len(pickle.dumps(totals))
-    assert sizes[64] < sizes[1] + 64 * 32, "only the sizes of the shards are added"
-    assert sizes[64] < 5 * 8 * SOURCES
-
-
-def test_size_of_a_units_statistics_does_not_grow_with_the_sources():
-    totals = Totals("duplicate_pair")
-    totals.add(unit_statistics(99_999))
-    assert len(pickle.dumps(totals)) < 1000
-
-
-def test_sum_of_statistics_does_not_depend_on_their_distribution(sum_statistics):
-    found = [shard_statistics(n) for n in range(64)]
-    found += [make(n) for n in range(40) for make in (cut_unit, unit_statistics)]
-    chooser = np.random.default_rng(1)
-    chooser.shuffle(found)
-    parts = [sum_statistics.create_accumulator() for _ in range(5)]
-    for i, each in enumerate(found):
-        parts[i % 5] = sum_statistics.add_input(parts[i % 5], each)
-    totals = sum_statistics.merge_accumulators(pickle.loads(pickle.dumps(parts)))
-    assert totals.counts["encoded"] == totals.counts["cut"]
-    sources = totals.counts["sources"]
-    sums = [sum(each.get(name, 0) for each in sources.values()) for name in ("read", "kept")]
-    assert (totals.counts["cut"]["units"], *sums) == (40, 400, 64_000)
-    rejected = [sources[order]["rejected"] for order in (0, 1, 7)]
-    assert rejected == [{"too_long": 0}, {"too_long": 1}, {"duplicate_pair": 128, "too_long": 1}]
-    split = totals.splits[TRAIN]
-    assert (split.records, split.source_tokens, split.longest) == (64_000, 20_160, 63)
-    assert (split.source_lengths, split.placeholder_pairs) == ([64, 2016], [192])
-    assert split.sizes == {number: 100 + number for number in range(64)}
+# Accounting.
 
 
 def whole_totals(plan):

@@ -18,7 +18,6 @@ from corpora import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
 from tt.model.text.spans import PLACEHOLDERS, Protection
 from tt.pipelines.preprocess import sizes as preprocess_sizes
@@ -89,17 +88,6 @@ def test_tokens_that_overlap_or_touch_spans_are_kept(text):
     for source, target in ((f"a {text}", f"b {text}"), (f"a {text}", f"b {text.strip('<b>/`')} x")):
         found = replace(source, target)
         assert found[:2] == (source, target)
-
-
-def test_at_most_eight_placeholders_of_which_spans_take_precedence():
-    words = [f"A{i}" for i in range(9)]
-    source, target = ", ".join([*words, "{x}"]), "; ".join(["{x}", *words[::-1]])
-    pair = replace_shared_spans(source, target, protection=Protection())
-    assert replace(*pair[:2]) == (
-        "⟦1⟧, ⟦2⟧, ⟦3⟧, ⟦4⟧, ⟦5⟧, ⟦6⟧, ⟦7⟧, A7, A8, ⟦8⟧",
-        "⟦8⟧; A8; A7; ⟦7⟧; ⟦6⟧; ⟦5⟧; ⟦4⟧; ⟦3⟧; ⟦2⟧; ⟦1⟧",
-        8,
-    )
 
 
 def test_time_is_linear_in_the_length_of_a_pair():
@@ -270,14 +258,6 @@ def test_share_depends_on_the_size_of_the_corpus(tmp_path, monkeypatch):
     assert [share(n, **default) for n in (0, 10**6, 10**7, 10**8)] == [0.5, 0.5, 0.25, 0.1]
     assert [share(10**6, placeholder_share=each) for each in (0, 0.2)] == [0, 0.2]
     assert share(10**6, **default, protect=False) == 0
-
-
-def test_other_shares_do_not_resume_a_dataset(tmp_path):
-    pairs = corpus_pairs(300)
-    run(tmp_path, pairs, placeholder_share=0.2)
-    assert DatasetManifest.load(tmp_path / "out").options["placeholder_share"] == 0.2
-    with pytest.raises(UserError, match=r"`placeholder_share` was 0\.2 and is now 0\.3"):
-        run(tmp_path, pairs, placeholder_share=0.3)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """The test split is disjoint from training and validation, and its texts can be translated."""
 
 import json
-import os
-import threading
 
 import pyarrow.parquet as pq
 import pytest
@@ -26,12 +24,10 @@ from toy import texts_of_record
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.dataset.tfrecords import texts_of
 from tt.model.errors import UserError
-from tt.model.inspection.dataset import dataset_sections
 from tt.model.text.vocabulary import load_vocabularies
 from tt.pipelines.preprocess.description import dataset_blocks
 from tt.pipelines.preprocess.held_out import hash_each
 from tt.pipelines.preprocess.request import PreprocessRequest
-from tt.pipelines.preprocess.sources import Tsv
 
 TABLE = "test-00000-of-00001.parquet"
 
@@ -97,17 +93,6 @@ def test_table_has_the_texts_and_places_of_the_records(folder):
         assert texts_of(record) == texts_of_record(record)
 
 
-def test_without_the_option_there_is_no_test_split(tmp_path):
-    manifest = make(tmp_path, test_fraction=0.0)
-    assert manifest.splits.keys() == {"train", "validation"}
-    assert not list((tmp_path / "out").glob("test-*"))
-
-
-def test_sections_of_the_dataset_include_the_split(folder):
-    blocks = [block for section in dataset_sections(folder / "out") for block in section.blocks]
-    assert "Lengths of test" in [getattr(block, "title", "") for block in blocks]
-
-
 LONG = "one two three four five six"
 
 
@@ -149,14 +134,6 @@ def test_vocabulary_does_not_see_the_test_split(tmp_path):
     assert vocabulary.find_unknown("Ω")
 
 
-def test_duplicates_in_the_test_split_are_rejected(tmp_path):
-    test = hash_below(0.15, start=0.05)
-    make(tmp_path, [*PAIRS, (test, LONG), (test, LONG)])
-    assert [row["target"] for row in table(tmp_path)].count(LONG) == 1
-    [row] = [row for row in rejected(tmp_path / "out") if row["reason"] == "duplicate_pair"]
-    assert row["survivor_line"] == len(PAIRS) + 1
-
-
 def test_validation_corpus_and_test_fraction_together(tmp_path):
     validation = [(f"held {source}", f"out {target}") for source, target in PAIRS[:9]]
     test = hash_below(0.1)
@@ -190,16 +167,12 @@ def test_workers_do_not_change_the_split(tmp_path):
     assert [row["source"] for row in tables[0]] == [row["source"] for row in tables[1]]
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated"])
-def test_missing_or_damaged_table_is_made_again(tmp_path, damage):
+def test_damaged_table_is_made_again(tmp_path):
     source = write_pairs(tmp_path, PAIRS)
     make(tmp_path, source=source)
     before = table(tmp_path)
     path = tmp_path / "out" / TABLE
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:-2])
+    path.write_bytes(path.read_bytes()[:-2])
     make(tmp_path, source=source)
     assert table(tmp_path) == before
 
@@ -210,18 +183,6 @@ def test_empty_test_split_is_an_error_with_its_fix(tmp_path):
     ):
         make(tmp_path, test_fraction=1e-12)
     assert not (tmp_path / "out").exists()
-
-
-def test_pipes_have_a_test_split(tmp_path):
-    path = tmp_path / "pairs"
-    os.mkfifo(path)
-    text = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
-    writer = threading.Thread(target=path.write_text, args=(text,), daemon=True)
-    writer.start()
-    manifest = make(tmp_path, source=Tsv(str(path)))
-    writer.join()
-    assert manifest.splits["test"].records == len(table(tmp_path)) > 0
-    assert manifest.lines_read == len(PAIRS)
 
 
 def test_fractions_are_at_most_a_half_together(tmp_path):

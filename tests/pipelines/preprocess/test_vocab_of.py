@@ -22,7 +22,6 @@ from tt.model.training.initial_model import InitialModel
 from tt.model.training.request import TrainRequest
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.request import PreprocessRequest
-from tt.pipelines.runners import beam_options, staging
 
 LOWER = TextNormalization(lowercase=True)
 OWN = ("ACME-[0-9]+",)
@@ -126,26 +125,12 @@ def test_missing_model_is_an_error(tmp_path):
         request_with("nowhere", tmp_path).plan()
 
 
-def test_model_in_a_bucket_is_read_with_the_file_system_options(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(beam_options, "set_file_system_options", asked.append)
-
-    def stage(model, **_):
-        raise UserError(f"{model} was looked up after {asked}")
-
-    monkeypatch.setattr(staging, "stage_model", stage)
-    with pytest.raises(UserError, match=r"looked up after \[\("):
-        request_with("s3://bucket/model", tmp_path).plan()
-
-
-@pytest.mark.parametrize("has_two_files", [False, True], ids=["one file", "two files"])
-def test_training_starts_from_an_opus_model(tmp_path, has_two_files):
-    """An OPUS-MT model has one embedding, even if it has two SentencePiece models."""
+def test_training_starts_from_an_opus_model(tmp_path):
+    """This OPUS-MT model has one embedding, although it has two SentencePiece models."""
     imported, opus = tmp_path / "imported", write_marian(tmp_path / "opus")
-    if has_two_files:
-        train_pieces(opus / "target.spm", TEXTS["source"] + TEXTS["target"], size=PIECES - 10)
+    train_pieces(opus / "target.spm", TEXTS["source"] + TEXTS["target"], size=PIECES - 10)
     ImportRequest(format="huggingface", model=str(opus), output=str(imported)).write()
-    assert load_vocabularies(imported).is_shared != has_two_files
+    assert not load_vocabularies(imported).is_shared
     corpus = write_pairs(tmp_path, list(zip(TEXTS["source"], TEXTS["target"], strict=True)))
     job = PreprocessRequest(
         corpora=("+".join(corpus.paths()),), vocab_of=str(imported),
