@@ -31,19 +31,14 @@ def translate(text, *, translator=None, **options):
         # Tags without partners, and pairs that cross each other.
         ("<b>The dog runs", "<b>El perro corre"),
         ("The dog</b> runs", "El perro</b> corre"),
-        ("</p></div>The dog", "</p></div>El perro"),
-        ("<b><b>The</b> dog", "<b><b>El</b> perro"),
         ("<b>The <i>dog</b> runs</i>", "<b>El <i>perro</b> corre</i>"),
         ("<p><b>The dog</p><p>runs</b></p>", "<p><b>El perro</p><p>Corre</b></p>"),
         ("*the **dog* runs**", "*el **perro* corre**"),
         ("&lt;b&gt;the dog", "&lt;b&gt;el perro"),
-        ("The dog &lt;/b&gt; runs", "El perro &lt;/b&gt; corre"),
         # Marks without an end.
         ('<a href="x>The dog', '<a href="x>El perro'),
         ("The dog <b", "El perro <b"),
         ("`the dog", "`el perro"),
-        ("**the dog", "**el perro"),
-        ("[the dog](", "[el perro]("),
         # Tables whose rows have different numbers of cells.
         (
             "| a | dog |\n|---|---|\n| the dog | cat | man |\n| the |\n",
@@ -51,15 +46,12 @@ def translate(text, *, translator=None, **options):
         ),
         # Entities that do not exist.
         ("<p>The &bogus; dog</p>", "<p>El &bogus; perro</p>"),
-        ("<p>The &nothing; dog</p>", "<p>El &nothing; perro</p>"),
         ("<p>The &; dog &#; runs &#x;</p>", "<p>El &; perro &#; corre &#x;</p>"),
         ("<p>The dog &bogus; &amp; cat</p>", "<p>El perro &bogus; &amp; gato</p>"),
         # Zero-width characters between and inside words.
         ("<p>\u200bThe \u200bdog runs.\u200d</p>", "<p>El perro corre.</p>"),
-        ("<p>\u200b</p>The dog", "<p>\u200b</p>El perro"),
         # NUL and other control characters.
         ("<p>The \0dog</p>", "<p>El perro</p>"),
-        ("# The \x01dog", "# El perro"),
     ],
 )
 def test_damaged_texts_are_translated(text, translation, placeholders):
@@ -73,74 +65,25 @@ def test_text_with_lone_surrogates_fails():
     assert cell.error == "not UTF-8: invalid continuation byte"
 
 
-@pytest.mark.parametrize("character", ["\U000f0000", "\U000f0001", "\U000f8000", "\U00100000"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Dog {} <b>cat</b> and <i>{{x}}</i> here.",
-        "The <img alt='the dog' src=x> dog {} cat.",
-        "{} dog &amp; cat.",
-    ],
-)
-@pytest.mark.parametrize("placeholders", [0, 8])
-def test_characters_for_private_use_are_text(character, text, placeholders):
-    source = text.format(character)
-    found = translate(source, translator=Copier(), placeholders=placeholders)
-    assert found.translation == source
-
-
-@pytest.mark.parametrize("placeholders", [0, 8])
 @pytest.mark.parametrize(
     "text",
     [
         "[" * 10_000,
         "[" * 10_000 + "the dog" + "]" * 10_000,
-        "![" * 10_000 + "the dog" + "](u)" * 10_000,
-        "[the dog" * 3_000,
         "<b>" * 10_000 + "the dog" + "</b>" * 10_000,
         "> " * 1_000 + "the dog",
         "<div>" * 10_000 + "the dog",
         "&lt;b&gt;" * 3_000 + "the dog",
         "**" * 10_000 + "the dog",
-        "&" * 10_000 + "<the dog",
     ],
     ids=lambda text: f"{text[:8]}…",
 )
-def test_ten_thousand_nested_marks_take_seconds(text, placeholders):
+def test_ten_thousand_nested_marks_take_seconds(text):
     start = time.process_time()
-    cell = translate(text, translator=Copier(), placeholders=placeholders)
+    cell = translate(text, translator=Copier(), placeholders=8)
     assert time.process_time() - start < 20
     assert cell.status in ("ok", "split", "copied")
     assert sorted(cell.translation) == sorted(text)
-
-
-HUGE = [
-    "<p>The <b>dog</b> runs to <a href='u'>the house</a>.</p>\n",
-    "<td>the dog",
-    "the dog <b>runs</b> here ",
-    "<b>the dog ",
-    "<img alt='the dog'> cat ",
-    "the dog &amp; a cat ",
-    "&lt;b&gt;dog&lt;/b&gt; ",
-    "<!-- the dog --> cat ",
-    "<br>the dog",
-    "<b></b>",
-]  # fmt: skip
-
-
-def seconds(repeated, characters, **options):
-    text = repeated * (characters // len(repeated))
-    start = time.process_time()
-    cell = translate(text, texts="html", **options)
-    assert cell.status in ("ok", "split", "copied")
-    return time.process_time() - start
-
-
-@pytest.mark.parametrize("repeated", HUGE)
-@pytest.mark.parametrize("placeholders", [0, 8])
-def test_time_is_linear_in_the_size_of_html(repeated, placeholders):
-    few, many = (seconds(repeated, size, placeholders=placeholders) for size in (2**15, 2**17))
-    assert many < 4 * 2.5 * few + 0.2  # quadratic time would be 16 times as long
 
 
 def test_time_is_linear_in_the_number_of_attributes():
@@ -152,21 +95,6 @@ def test_time_is_linear_in_the_number_of_attributes():
 
     few, many = seconds(500), seconds(4_000)
     assert many < 8 * 2.5 * few + 0.2  # quadratic time would be 64 times as long
-
-
-@pytest.mark.slow
-def test_a_megabyte_of_html_takes_four_times_as_long_as_a_quarter():
-    few, many = (seconds(HUGE[0], size) for size in (2**18, 2**20))
-    assert many < 4 * 2 * few
-
-
-@pytest.mark.slow
-def test_two_megabytes_of_html_in_one_cell():
-    text = HUGE[0] * (2**21 // len(HUGE[0]))
-    cell = translate(text)
-    translation = "<p>El <b>perro</b> corre a <a href='u'>el casa</a>.</p>\n"
-    assert cell.translation == translation * (2**21 // len(HUGE[0]))
-    assert (cell.status, cell.flags) == ("ok", ())
 
 
 # --- properties ------------------------------------------------------------------------------
@@ -226,23 +154,11 @@ def test_no_text_raises(text, format, placeholders, split, is_copy):  # noqa: A0
 
 
 # Well-formed texts. Each pair of tags surrounds whole words, spaces surround each pair, and no pair
-# is empty.
+# is empty. The last two words are for private use.
 WORDS = st.sampled_from(
-    [
-        "dog",
-        "the",
-        "cat,",
-        "runs",
-        "it",
-        "(two)",
-        "café",
-        "你好",
-        "5",
-        "{x}",
-        "https://a.b/c",
-        "&amp;",
-    ]
-)
+    ["dog", "the", "cat,", "runs", "it", "(two)", "café", "你好", "5", "{x}", "https://a.b/c",
+     "&amp;", "\U000f0000", "\U00100000"]
+)  # fmt: skip
 
 
 def join_between(start, end):
@@ -289,15 +205,11 @@ MARKDOWN = blocks(
 )  # fmt: skip
 
 
-@given(text=HTML, placeholders=st.sampled_from([0, 8]))
-def test_html_stays_the_same_if_the_model_copies(text, placeholders):
-    cell = translate(text, translator=Copier(), texts="html", placeholders=placeholders)
-    assert cell.translation == text
-
-
-@given(text=MARKDOWN, placeholders=st.sampled_from([0, 8]))
-def test_markdown_stays_the_same_if_the_model_copies(text, placeholders):
-    cell = translate(text, translator=Copier(), texts="markdown", placeholders=placeholders)
+@pytest.mark.parametrize(("texts", "strategy"), [("html", HTML), ("markdown", MARKDOWN)])
+@given(data=st.data(), placeholders=st.sampled_from([0, 8]))
+def test_markup_stays_the_same_if_the_model_copies(texts, strategy, data, placeholders):
+    text = data.draw(strategy)
+    cell = translate(text, translator=Copier(), texts=texts, placeholders=placeholders)
     assert cell.translation == text
 
 
@@ -310,24 +222,17 @@ def test_markdown_stays_the_same_if_the_model_copies(text, placeholders):
     [
         # Pieces without letters keep their tags in place.
         "5 <b>10</b>",
-        "<p>5 / <b>10</b></p>",
         "| 5 **10** | the dog |\n|---|---|\n| 1 <b>2</b> | cat |",
         "<b>https://a.b</b> https://c.d",
-        "https://a.b <b>https://c.d</b>",
         # Tags inside a word.
         "The H<sub>2</sub>O is here.",
         "See C<sub>2</sub>H<sub>5</sub>OH and C<sub>6</sub>H<sub>12</sub>O<sub>6</sub> here.",
-        "The dog is 5 m<sup>2</sup> now.",
-        "The 1<sup>st</sup> dog runs.",
         "The dog[1](u) runs.",
         # Punctuation around a pair that ends with punctuation.
         "<b>Note:</b> (see the book)",
-        "The dog (<b>cat!</b>) runs.",
         "“<b>Stop!</b>” the dog.",
-        "<i>cat,</i> &amp; the dog.",
         # Spaces around empty pairs.
         "The dog<i class='x'></i> runs.",
-        "The dog <i class='x'></i> runs.",
         # Line breaks stay between the same words.
         "See [it](u) **now** and **the dog** of *the man*\nand the cat runs\nto it.",
         "The **dog** runs to https://example.com/a/long/path/to/it and\nthe cat reads.",

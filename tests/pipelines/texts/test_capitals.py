@@ -9,17 +9,14 @@ from hypothesis import strategies as st
 from tt.pipelines.texts.capitals import Capitals, find_capitals, restore_capitals, to_usual_case
 
 UPPER = [
-    "TOM IS A VERY GOOD TEACHER.",
     "BUY NOW, PAY LATER!",
     "ÉCOLE FERMÉE",
-    "ТОМ ОЧЕНЬ ХОРОШИЙ УЧИТЕЛЬ",
     "CLICK ⟦1⟧ TO OPEN THE PAGE",
     "THE iPHONE IS VERY GOOD HERE",  # at least 90% of the letters
     "STRAßE UND HÄUSER",
 ]
 TITLE = [
     "The Art of Computer Programming",
-    "How to Train Your New Dog",
     "The Art of ⟦1⟧ Computer Programming",
     "Война и Мир и Другие Рассказы",
 ]
@@ -32,43 +29,28 @@ ORDINARY = [
     "Barack Obama met NASA engineers.",
     "New York City",  # three words
     "The Big Cat",
-    "I saw Tom.",
+    "She saw Mary and John in a car.",
+    "Will Tom ask Mary to go?",
     "TOM IS a very good teacher.",
     "你好世界你好世界",
     "新しい SONY カメラを買いました。",  # the other letters have no case
-    "كابل USB عالي الجودة",
-    "12345 67890",
     "⟦1⟧ ⟦2⟧",
     "",
-    "the art of computer programming",
     "for Arabic, Chinese, Dutch and English",
-    "Tom Hanks and Julia Roberts.",
 ]
 
 
-@pytest.mark.parametrize("text", UPPER)
-def test_sentence_in_capitals(text):
-    assert find_capitals(text) is Capitals.UPPER
-    assert find_capitals(text, has_capital_nouns=True) is Capitals.UPPER
-
-
-@pytest.mark.parametrize("text", TITLE)
-def test_title(text):
-    assert find_capitals(text) is Capitals.TITLE
-    assert find_capitals(text, has_capital_nouns=True) is None
-
-
-@pytest.mark.parametrize("text", ORDINARY)
-def test_ordinary_text(text):
-    assert find_capitals(text) is None
-
-
 @pytest.mark.parametrize(
-    "text",
-    ["She saw Mary and John in a car.", "Will Tom ask Mary to go?", "I met Anna and Paul at sea."],
-)
-def test_names_do_not_make_a_title(text):
-    assert find_capitals(text) is None
+    ("texts", "found", "with_capital_nouns"),
+    [
+        (UPPER, Capitals.UPPER, Capitals.UPPER), (TITLE, Capitals.TITLE, None),
+        (ORDINARY, None, None),
+    ],
+)  # fmt: skip
+def test_capitals_are_found(texts, found, with_capital_nouns):
+    assert {text: find_capitals(text) for text in texts} == dict.fromkeys(texts, found)
+    nouns = {text: find_capitals(text, has_capital_nouns=True) for text in texts}
+    assert nouns == dict.fromkeys(texts, with_capital_nouns)
 
 
 def choose_lower(forms):
@@ -79,15 +61,12 @@ def choose_lower(forms):
     ("text", "atoms", "expected"),
     [
         ("TOM IS HERE.", [], "Tom is here."),
-        ("“TOM IS HERE”", [], "“Tom is here”"),
         ("⟦1⟧ IS HERE", [], "⟦1⟧ Is here"),
         ("SEE {NAME} NOW", ["{NAME}"], "See {NAME} now"),
         ("SEE {NAME}{NAMES} NOW", ["{NAME}", "{NAMES}"], "See {NAME}{NAMES} now"),
         ("DON'T WELL-KNOWN", [], "Don't well-known"),
         ("İZMİR İS BIG", [], "İzmİr İs big"),  # "i̇" would be a longer text
         ("ΝΕΟΣ ΑΝΔΡΑΣ", [], "Νεος ανδρας"),
-        ("12 DOGS", [], "12 Dogs"),
-        ("", [], ""),
     ],
 )
 def test_words_in_lower_case(text, atoms, expected):
@@ -123,13 +102,10 @@ def test_names_keep_their_capital():
     [
         ("Tom es profesor.", Capitals.UPPER, "TOM ES PROFESOR."),
         ("Die Straße ⟦1⟧", Capitals.UPPER, "DIE STRASSE ⟦1⟧"),
-        ("Dê-me “água”", Capitals.UPPER, "DÊ-ME “ÁGUA”"),
         ("El arte de la computadora", Capitals.TITLE, "El Arte de la Computadora"),
         ("l'école de musique", Capitals.TITLE, "L'école de Musique"),
         ("⟦1⟧ casas", Capitals.TITLE, "⟦1⟧ Casas"),
         ("iPhone nuevo", Capitals.TITLE, "IPhone Nuevo"),
-        ("", Capitals.UPPER, ""),
-        ("你好", Capitals.TITLE, "你好"),
     ],
 )
 def test_restored_capitals(text, capitals, expected):

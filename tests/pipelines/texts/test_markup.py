@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,33 +47,18 @@ def marks_of(text, format):  # noqa: A002
     ("text", "regions"),
     [
         ("# A title #\n\nA text\nin two lines\n", ["A title", "A text\nin two lines"]),
-        ("A title\n===\ntext\n---\n", ["A title", "text"]),
         ("- one\n- two\n\n  more\n  1. three\n* four", ["one", "two", "more", "three", "four"]),
         ("- [ ] open\n- [x] done\n- [y] text", ["open", "done", "[y] text"]),
-        ("> one\n> > two\nlazy\n> - three", ["one", "two\nlazy", "three"]),
         ("a\n\n    code\n\n```py\ncode\n```\n~~~\ncode\n~~~\nb", ["a", "b"]),
-        ("one\n    two", ["one\n    two"]),
-        ("- one\n\ttwo", ["one\n\ttwo"]),
         ("---\ntitle: x\n---\n# One", ["One"]),
-        ("+++\ntitle = 'x'\n+++\nOne", ["One"]),
-        ("---\nOne\n---\nTwo", ["One", "Two"]),
-        ("One\n\n***\n\nTwo", ["One", "Two"]),
         ("[a]: http://u.org 'title'\n\nOne [a].", ["One [a]."]),
-        ("[Ann]: Hello\n\n[Bob]: Bye.", ["[Ann]: Hello", "[Bob]: Bye."]),
         ("| a | b |\n|---|:-:|\n| c \\| d | e |\n| f |\n|g|h|i|\n\nj",
          ["a", "b", "c \\| d", "e", "f", "g", "h", "j"]),
-        ("a | b\n--|--\n\\|c | d", ["a", "b", "\\|c", "d"]),
-        ("> | a | b |\n> |---|---|\n> | c | d |", ["a", "b", "c", "d"]),
         ("| a dog | a brown dog runs |", ["a dog", "a brown dog runs"]),
-        ("| a | `b|c` |\n| d | e |", ["a", "d", "e"]),
         ("<div>\nOne <b>two</b>\n</div>\n\nThree", ["One <b>two</b>", "Three"]),
-        ("> <div>\n> One\n> two</div>", ["One\n> two"]),
         ("One<p>two</p> *three*", ["One", "two", "*three*"]),
-        ("<!-- one\n\ntwo -->\n\nThree", ["Three"]),
         ("<script>\none\n\ntwo\n</script>\nThree", ["Three"]),
         ("`code`\n\n![](u)\n\n:-)", []),
-        ("One\x0c\ntwo", ["One\x0c\ntwo"]),
-        ("", []),
     ],
 )  # fmt: skip
 def test_regions_of_markdown(text, regions):
@@ -90,31 +73,22 @@ def test_regions_of_markdown(text, regions):
         ("a *b* **c** __d__ _e_ ~~f~~", [
             ("OPEN", "*"), ("CLOSE", "*"), ("OPEN", "**"), ("CLOSE", "**"), ("OPEN", "__"),
             ("CLOSE", "__"), ("OPEN", "_"), ("CLOSE", "_"), ("OPEN", "~~"), ("CLOSE", "~~")]),
-        ("***a** b*", [("OPEN", "*"), ("OPEN", "**"), ("CLOSE", "**"), ("CLOSE", "*")]),
         ("**a [b c_ `d", []),
         ("5 * 3 * 2, snake_case_name, \\*a\\*", []),
         ("a [b *c*](u(1) 'd e') [f]", [
             ("OPEN", "["), ("OPEN", "*"), ("CLOSE", "*"), ("CLOSE", "](u(1) 'd e')")]),
-        ("a ![b *c*](u) d", [("OPEN", "!["), ("OPEN", "*"), ("CLOSE", "*"), ("CLOSE", "](u)")]),
-        ("a [![b](u)](v)", [("OPEN", "["), ("OPEN", "!["), ("CLOSE", "](u)"), ("CLOSE", "](v)")]),
         ("[r]: /u\n\na [b][r] [r][] [r]", [
             ("OPEN", "["), ("CLOSE", "][r]"), ("OPEN", "["), ("CLOSE", "][]"), ("OPEN", "["),
             ("CLOSE", "]")]),
-        ("a [b](javascript:x) c", [("OPEN", "["), ("CLOSE", "](javascript:x)")]),
         ("a `b *c*` ``d`e`` f", [("CODE", "`b *c*`"), ("CODE", "``d`e``")]),
-        ("a <https://u.org> <x@y.org>", [("CODE", "<https://u.org>"), ("CODE", "<x@y.org>")]),
         ("a  \nb\\\nc\nd", [("VOID", "  \n"), ("VOID", "\\\n")]),
-        ("> a\n> b  \n> c", [("SPACE", "\n> "), ("VOID", "  \n> ")]),
         ("- a\n  b \n  c", [("SPACE", "\n  "), ("SPACE", " \n  ")]),
-        ("- *a\n  b*", [("OPEN", "*"), ("SPACE", "\n  "), ("CLOSE", "*")]),
         ("> a [b\n> c](u\n> 'd') `e\n> f`", [
             ("OPEN", "["), ("SPACE", "\n> "), ("CLOSE", "](u\n> 'd')"), ("CODE", "`e\n> f`")]),
         ("a <b>c</b><br>d <code>e *f*</code>", [
             ("OPEN", "<b>"), ("CLOSE", "</b>"), ("VOID", "<br>"), ("CODE", "<code>e *f*</code>")]),
         ("a <!-- b --> c &lt;b&gt;d&lt;/b&gt;", [
             ("VOID", "<!-- b -->"), ("OPEN", "&lt;b&gt;"), ("CLOSE", "&lt;/b&gt;")]),
-        ("|a **b** \\| [c](u)|d|\n|-|-|", [
-            ("OPEN", "**"), ("CLOSE", "**"), ("OPEN", "["), ("CLOSE", "](u)")]),
         ("a\0*b*\r\n> c\r\n> *d*", [
             ("OPEN", "*"), ("CLOSE", "*"), ("SPACE", "\r\n> "), ("OPEN", "*"), ("CLOSE", "*")]),
     ],
@@ -128,22 +102,13 @@ def test_marks_of_markdown(text, marks):
     [
         ("<p>One <b>two</b><p>Three</p>Four<hr>", ["One <b>two</b>", "Three", "Four"]),
         ("<ul>\n  <li> One\n  <li>Two <br></ul>", ["One", "Two"]),
-        ("<table><tr><td>One<th>Two</table>", ["One", "Two"]),
         ("<br><br>One<br>two<!-- three -->", ["One<br>two"]),
         ("<!DOCTYPE html><head><title>One</title><style>b {}</style></head>", ["One"]),
         ("<script>'<p>One</p>'</script><pre>Two</pre><textarea>Three</textarea>Four", ["Four"]),
-        ("<SCRIPT>one</SCRIPT >Two<pre>three", ["Two"]),
-        ("One <!-- two", ["One"]),
-        ("One <!--> two", ["One <!--> two"]),
         ("<div translate='no'><div>One</div>two</div>Three", ["Three"]),
-        ("<p class='a notranslate'>One</p>Two", ["Two"]),
         ("<p>&nbsp;</p><p>-</p><p><code>x</code></p>", []),
         ("if a < b and c > d", ["if a < b and c > d"]),
-        ("<p data-x='a > b'>One</p>", ["One"]),
-        ("<p title=it's>Don't</p>", ["Don't"]),
         ("<p <b>One</b>", ["<p <b>One</b>"]),
-        ("---\nlayout: x\n---\n<p>One</p>", ["One"]),
-        ("<?php if ($a->b) { ?><p>One</p>", ["One"]),
     ],
 )  # fmt: skip
 def test_regions_of_html(text, regions):
@@ -158,14 +123,8 @@ def test_regions_of_html(text, regions):
             ("CLOSE", "</b>")]),
         ("a <code class=x>b <i>c</i></code> <kbd>d</kbd>", [
             ("CODE", "<code class=x>b <i>c</i></code>"), ("CODE", "<kbd>d</kbd>")]),
-        ("<p>a <code>b</p>", [("OPEN", "<code>")]),
         ("a <span translate=no>b <span>c</span> d</span> e", [
             ("CODE", "<span translate=no>b <span>c</span> d</span>")]),
-        ("a <math><mi>b</mi></math> <svg><title>c</title></svg> d", [
-            ("CODE", "<math><mi>b</mi></math>"), ("CODE", "<svg><title>c</title></svg>")]),
-        ("a <a href=http://u/>b</a> <x id='1'/> c", [
-            ("OPEN", "<a href=http://u/>"), ("CLOSE", "</a>"), ("VOID", "<x id='1'/>")]),
-        ("a <https://u.org> c <x@y.org>", [("CODE", "<https://u.org>"), ("CODE", "<x@y.org>")]),
         ("a &lt;a href=&quot;u&quot;&gt;b&lt;/a&gt;&lt;br/&gt; &lt; c &gt; &lt;x&gt;", [
             ("OPEN", "&lt;a href=&quot;u&quot;&gt;"), ("CLOSE", "&lt;/a&gt;"),
             ("VOID", "&lt;br/&gt;"), ("CODE", "&lt;x&gt;")]),
@@ -189,30 +148,12 @@ def test_attributes_of_blocks_and_lone_images_are_regions():
 
 
 @pytest.mark.parametrize(
-    ("text", "format", "attributes"),
-    [
-        ("a <img alt='b c' title=\"d\"> e <a title='f' href=g>h</a>", HTML, ["b c", "d", "f"]),
-        ("a [b](u \"c d\") ![e](v 'f') [g](w (h)) [i](x)", MARKDOWN, ["c d", "f", "h"]),
-        ("> a <b title='c'>d</b> [e](u\n> 'f')", MARKDOWN, ["c", "f"]),
-        ("a [b](u '') [c]('d')", MARKDOWN, []),
-    ],
-)  # fmt: skip
-def test_marks_have_positions_of_their_attributes(text, format, attributes):  # noqa: A002
-    assert [
-        text[start:end]
-        for region in find_regions(text, format=format)
-        for mark in region.marks
-        for start, end in mark.attributes
-    ] == attributes
-
-
-@pytest.mark.parametrize(
     "text",
-    ["# A title", "## x\ntext", "```\na\n```", "a\n~~~\n", "| a | b |\n|---|---|", "a | b\n-|-",
-     "| dog | a brown dog runs |", "[x](y)", "![x](y.png)", "a **b c** d", "see `x = 1`.",
-     "- a red ball", "* x", "+ x", "- [ ] task", "1. x\n2. y", "> quoted text", "> \"Quoted\"",
-     "a ~~b~~ c", "a *word* b", "an _old word_.", "Title\n=====\n", "这是**重点**内容",
-     "<b>a</b> [x](y)", "- <b>a</b>", "# a\n<p>b", "[a]: https://u.org\n\n[a]",
+    ["# A title", "```\na\n```", "| a | b |\n|---|---|",
+     "[x](y)", "a **b c** d", "see `x = 1`.",
+     "- a red ball", "- [ ] task", "1. x\n2. y", "> quoted text",
+     "a ~~b~~ c", "a *word* b", "Title\n=====\n", "这是**重点**内容",
+     "<b>a</b> [x](y)", "[a]: https://u.org\n\n[a]",
      "---\ntitle: x\n---\ntext"],
 )  # fmt: skip
 def test_markdown_is_detected(text):
@@ -221,11 +162,11 @@ def test_markdown_is_detected(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["<b>a</b>", "a<br>b", "a<br/>b", "<p>a", "<P CLASS='x'>a", "a <a href=\"u\">b</a>",
+    ["<b>a</b>", "a<br>b", "<P CLASS='x'>a",
      "<!-- a -->b",
-     "<!DOCTYPE html>\n- a", "<html>\n# a", "&lt;b&gt;a&lt;/b&gt;", "a &lt;br/&gt; b",
+     "<!DOCTYPE html>\n- a", "&lt;b&gt;a&lt;/b&gt;",
      "**a** <i>b</i>",
-     "<script>\n * a\n # b\n</script><p>c", "<address class='x'>a", "<code>a</code>"],
+     "<script>\n * a\n # b\n</script><p>c", ],
 )  # fmt: skip
 def test_html_is_detected(text):
     assert detect_format(text) == HTML
@@ -233,14 +174,13 @@ def test_html_is_detected(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "A sentence.", "Two\nlines", "if a <b then c> d", "<name>", "Enter <address> here",
+    ["", "A sentence.", "if a <b then c> d", "Enter <address> here",
      "a < b > c",
-     "AT&T & co", "5 * 3 * 2", "2**3**4", "snake_case_name", "_private and _other",
-     "#1 in the list", "#hashtag", "- 5 °C", "-5", "1990. I was born", "3. Oktober 1990", "> 5 kg",
-     "> = 5", "a - b", "price* and cost*", "don`t and won`t", "|x| + |y|", "a[0] (x)", "[sic]",
-     "<3",
-     "a || b", "~5", "5 ~~ 6", "__init__", "--- a ---", "Yours\n--\nAnn", "[Ann]: Hello", "*",
-     "* * *"],
+     "5 * 3 * 2", "snake_case_name",
+     "#1 in the list", "- 5 °C", "> 5 kg",
+     "a - b", "price* and cost*", "a[0] (x)",
+     "__init__", "--- a ---", "[Ann]: Hello",
+     ],
 )  # fmt: skip
 def test_plain_text_is_detected(text):
     assert detect_format(text) == PLAIN
@@ -305,24 +245,3 @@ def test_regions_contain_the_text_of_the_parser(text):
     )
     assert words <= found <= words + code
     assert coded <= code
-
-
-@pytest.mark.parametrize("format", [MARKDOWN, HTML, AUTO])
-@pytest.mark.parametrize(
-    "part",
-    ["[", "![", "*", "_a", "*a_", "<", "`", "`a``", "&", "&#", "&lt;b ", "<!--", "<![", "<?", "<a ",
-     "<a \" =\"", "<a \"'", "</a ", "<code>", "<p translate=no>", "<span translate=no>", "<pre>",
-     "[a](",
-     "](", "> ", "- a\n", "| ", "[a]: b\n", "a\n=", " ", "\n", "\r\n", "~~a", "**a ", "<a title='x",
-     "\r\n> a", "](a \"", "| a "],
-)  # fmt: skip
-def test_time_is_linear(part, format):  # noqa: A002
-    def seconds(size):
-        text = part * (size // len(part))
-        start = time.process_time()
-        find_regions(text, format=format)
-        return time.process_time() - start
-
-    # A quadratic search takes 64 times as long for the longer text.
-    short, long = seconds(4_000), seconds(32_000)
-    assert long < 24 * max(short, seconds(4_000), 0.005)

@@ -59,9 +59,7 @@ def place(marked, target, *, pairs, written=None):
         # One pair, at the start, in the middle and at the end.
         ("<b>the</b> red car", "el coche rojo", "0 2 1", "<b>el</b> coche rojo"),
         ("the <b>red</b> car", "el coche rojo", "0 2 1", "el coche <b>rojo</b>"),
-        ("the red <b>car</b>", "el coche rojo", "0 2 1", "el <b>coche</b> rojo"),
         ("the <b>red car</b>", "el coche rojo", "0 2 1", "el <b>coche rojo</b>"),
-        ("<b>the red car</b>", "el coche rojo", "- - -", "<b>el coche rojo</b>"),
         # A pair around a word that is several words in the translation.
         ("<b>it</b> rains", "es ist so", "1 0 0", "es <b>ist so</b>"),
         # The clearest adjacent words win if the words of a pair are apart.
@@ -75,23 +73,16 @@ def place(marked, target, *, pairs, written=None):
         # Nested pairs, with the same and with other words.
         ("<a>x <b>y</b></a> z", "Z Y X", "2 1 0", "Z <a><b>Y</b> X</a>"),
         ("<a><b>x y</b></a> z", "Z Y X", "2 1 0", "Z <a><b>Y X</b></a>"),
-        ("<a><b>x</b> <i>y</i></a>", "Y X", "1 0", "<a><i>Y</i> <b>X</b></a>"),
         # An empty pair stays empty, between the words that surround it.
         ("x<a></a> y", "X Y", "0 1", "X<a></a> Y"),
-        ("x <a></a>y z", "X Y Z", "0 1 2", "X <a></a>Y Z"),
-        ("<a><b></b></a>x", "X", "0", "<a><b></b></a>X"),
         # An empty translation.
         ("<a>x <b>y</b></a><br/>", "", "", "<a><b></b></a><br/>"),
-        ("<a></a>x", "", "", "<a></a>"),
         # A tag without its partner is a single tag between words.
         ("x <b>y z", "X Y Z", "0 1 2", "X <b>Y Z"),
-        ("x y</b> z", "X Y Z", "0 1 2", "X Y</b> Z"),
-        ("<b>x</i> y", "X Y", "0 1", "<b>X</i> Y"),
         # A pair that crosses another pair loses its opening tag, and the others remain a pair.
         ("<b>x <i>y</b> z</i> v", "X Y Z V", "0 1 2 3", "<b>X <i>Y</b> Z</i> V"),
         # Punctuation at the edges belongs to a pair as in the source.
         ("<b>Yes</b>, x", "Sí, X", "0 0 2", "<b>Sí</b>, X"),
-        ("<b>Yes,</b> x", "Sí, X", "0 - 2", "<b>Sí,</b> X"),
         ('Say "<b>x</b>".', 'Di «X».', "0 1 2 3 4", "Di «<b>X</b>»."),
         ("<b>Note:</b> (x)", "Nota: (X)", "0 1 2 3 4", "<b>Nota:</b> (X)"),
     ],
@@ -104,14 +95,10 @@ def test_tags_follow_their_words(marked, target, pairs, expected):
     ("marked", "target", "pairs", "expected"),
     [
         ("x <br/> y", "X Y", "0 1", "X <br/> Y"),
-        ("x<br/>y", "X Y", "0 1", "X<br/>Y"),
         ("x <br/>y", "X Y", "0 1", "X <br/>Y"),
-        ("x<br/> y", "X Y", "0 1", "X<br/> Y"),
         ("x y<br/>z", "Z X Y", "2 0 1", "Z X Y<br/>"),
         ("<br/>x", "X", "0", "<br/>X"),
-        ("x<br/>", "X", "0", "X<br/>"),
         ("x<br/><hr/>y", "X Y", "0 1", "X<br/><hr/>Y"),
-        ("x y<br/>z", "X Y Z", "0 1 2", "X Y<br/>Z"),
         # A void tag is never inside a pair whose words do not surround it in the source.
         ("<b>x y</b><br/>z", "X Z Y", "0 2 1", "<b>X</b><br/>Z Y"),
         ("<b>x<br/>y</b> z", "Z X Y", "2 0 1", "Z <b>X<br/>Y</b>"),
@@ -131,16 +118,10 @@ def test_void_tags_stay_between_their_words(marked, target, pairs, expected):
         ("<a>x <b>y</b></a> z", "X X Z Y", "0 0 2 1", "<a><b>X</b> X</a> Z Y"),
         # Three pairs for one word, and for two words.
         ("<b>x</b> <i>y</i> <u>z</u>", "X", "0", "<b><i><u>X</u></i></b>"),
-        ("<b>x</b> <i>y</i> <u>z</u>", "X Z", "0 2", "<b><u>X</u></b> <i>Z</i>"),
     ],
 )
 def test_pair_without_its_own_words_has_an_unclear_place(marked, target, pairs, expected):
     assert place(marked, target, pairs=pairs) == (expected, False)
-
-
-def test_written_texts_replace_the_tags():
-    found, _ = place("x <b>y</b> z", "Z Y X", pairs="2 1 0", written=["{", "}"])
-    assert found == "Z {Y} X"
 
 
 WORD = st.sampled_from(["a", "b", "ab", "x1", ",", "¡"])
@@ -239,14 +220,10 @@ def test_tags_stay_at_their_places_if_the_translation_is_the_source(marked):
     [
         ("<b>x</b>", {0: 1, 1: 0}),
         ("<b><b>x</b></b>", {0: 3, 3: 0, 1: 2, 2: 1}),
-        ("<b><i>x</i></b>", {0: 3, 3: 0, 1: 2, 2: 1}),
         ("<b><i>x</b></i>", {0: 2, 2: 0}),
         ("</b>x<b>", {}),
-        ("<b>x", {}),
-        ("x</b>", {}),
         ("<b/>x</b>", {}),
         ("<i>x<b>y</i>", {0: 2, 2: 0}),
-        ("", {}),
     ],
 )
 def test_partners_of_tags(marked, partners):
@@ -254,38 +231,14 @@ def test_partners_of_tags(marked, partners):
 
 
 @pytest.mark.parametrize(
-    ("texts", "partners"),
-    [
-        (["**", "**"], {0: 1, 1: 0}),
-        (["**", "*", "*", "**"], {0: 3, 3: 0, 1: 2, 2: 1}),
-        (["[", "](https://a.b)"], {0: 1, 1: 0}),
-        (["<a href='/'>", "</A>"], {0: 1, 1: 0}),
-        (["&lt;b&gt;", "&lt;/b&gt;"], {0: 1, 1: 0}),
-        (["**", "_"], {}),
-    ],
-)
-def test_partners_of_other_marks(texts, partners):
-    half = len(texts) // 2
-    roles = [Role.OPEN] * half + [Role.CLOSE] * half
-    tags = [Tag(i, text, role) for i, (text, role) in enumerate(zip(texts, roles, strict=True))]
-    assert find_partners(tags) == partners
-
-
-@pytest.mark.parametrize(
     ("marked", "expected"),
     [
         ("<b>x y</b>", False),
         ("<b><i>x y</i></b>", False),
-        ("<br/>x y<br/>", False),
-        ("x y<b></b>", False),
-        ("<b>x y", False),
         ("<b>x</b> y", True),
         ("<b>x y</b>.", True),
         ("<b>x <i>y</i></b>", True),
         ("x<br/>y", True),
-        ("x <b>y", True),
-        ("<b></b>", False),
-        ("", False),
     ],
 )
 def test_links_are_needed_only_for_tags_between_the_ends(marked, expected):
@@ -299,21 +252,12 @@ def test_links_are_needed_only_for_tags_between_the_ends(marked, expected):
         ("A dog runs.", [], ["A", "dog", "runs", "."]),
         ("她读书。", [], ["她", "读", "书", "。"]),
         ("iPhone 15用户", [], ["iPhone", "15", "用", "户"]),
-        ("สุนัข", [], ["ส", "ุ", "น", "ั", "ข"]),
         ("don't l’eau", [], ["don't", "l’eau"]),
         ("dogs' 'x'", [], ["dogs", "'", "'", "x", "'"]),
         ("well-known -x", [], ["well-known", "-", "x"]),
-        ("well‐known", [], ["well‐known"]),
         ("⟦1⟧x⟦12⟧", [], ["⟦1⟧", "x", "⟦12⟧"]),
-        ("⟦x⟧", [], ["⟦", "x", "⟧"]),
         ("a {b c}d", ["{b c}"], ["a", "{b c}", "d"]),
         ("$5 and $50", ["$5", "$50"], ["$5", "and", "$50"]),
-        ("https://a.b/c?d", ["https://a.b/c?d"], ["https://a.b/c?d"]),
-        ("a", [""], ["a"]),
-        ("(a)+ a", ["(a)+"], ["(a)+", "a"]),
-        ("\u00e9 e\u0301", [], ["\u00e9", "e\u0301"]),
-        ("…?!", [], ["…", "?", "!"]),
-        (" \n", [], []),
         ("", [], []),
     ],
 )

@@ -70,23 +70,9 @@ def test_plain_texts_are_one_sentence_without_spans(texts, languages):
 
 def test_examples_of_plain_texts():
     plain = ["Two men, one of them tall, talk.", "Он сказал нет", "他说，我们走。", "¿Qué?"[1:]]
-    others = [
-        "",
-        ".",
-        "A. B",
-        "5 dogs",
-        " a",
-        "a ",
-        "a...",
-        "a: b",
-        "a:b",
-        "http",
-        "{x}",
-        "a\nb",
-        "- a",
-    ]
+    others = ["", ".", "A. B", "5 dogs", " a", "a ", "a...", "a: b", "a:b", "{x}", "a\nb", "- a"]
     assert find_plain(plain, language="en") == [True] * 4
-    assert find_plain(others, language="en") == [each == "http" for each in others]
+    assert find_plain(others, language="en") == [False] * len(others)
     captions = ["a child in the water Three people sit"]
     assert find_plain(captions, language="en") == [False]
     assert find_plain(captions, language="ru") == [True]
@@ -94,25 +80,14 @@ def test_examples_of_plain_texts():
 
 
 CORPORA = {
-    "multi30k": ("train.en", "train.de", "train.fr"),
-    "tatoeba_de_en": ("train.de", "train.en"),
-    "tatoeba_zh_en": ("train.zh",),
-    "ted_ru_en": ("test.ru", "test.en"),
+    "multi30k": ("train.fr",), "tatoeba_de_en": ("train.de",), "ted_ru_en": ("test.ru",),
     "news_zh_en": ("train.zh", "train.en"),
-}
+}  # fmt: skip
 
 
 def sample(folder: Path, name: str, count: int) -> list[str]:
     lines = gzip.decompress((folder / f"{name}.gz").read_bytes()).decode().split("\n")
     return random.Random(1).sample(lines, count)
-
-
-@pytest.mark.parametrize("corpus", CORPORA)
-def test_most_lines_of_real_corpora_are_plain(corpus, shared_data):
-    for name in CORPORA[corpus]:
-        lines = sample(shared_data / corpus, name, 2000)
-        share = check(lines, name.split(".")[1]) / len(lines)
-        assert share > (0.9 if corpus in ("multi30k", "tatoeba_de_en", "tatoeba_zh_en") else 0.3)
 
 
 class Copier(Reverser):
@@ -182,7 +157,10 @@ def test_shortcut_gives_the_same_translations(texts, options):
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_shortcut_gives_the_same_translations_for_real_corpora(corpus, shared_data):
     for name in CORPORA[corpus]:
-        lines = sample(shared_data / corpus, name, 150)
+        lines = sample(shared_data / corpus, name, 1000)
+        # Most lines of captions and short sentences are plain.
+        least = 0.9 if corpus in ("multi30k", "tatoeba_de_en") else 0.3
+        assert check(lines, name.split(".")[1]) / len(lines) > least
         for options in OPTIONS:
-            found = check_ways(lines, options)
-            assert len(found.translations) == len(lines)
+            found = check_ways(lines[:100], options)
+            assert len(found.translations) == 100

@@ -132,25 +132,3 @@ def test_corrections_replace_whole_texts_and_sentences(text, expected, status):
     assert (cell.translation, cell.status, cell.error) == (expected, status, None)
     if status == "from_memory":
         assert (cell.score, cell.flags, cell.n_best, translator.calls) == (None, (), (), [])
-
-
-def test_corrected_sentence_may_be_longer_than_the_limit():
-    text = "one two three four five."
-    memory = Dictionary(corrections={text: "kurz"})
-    texts = [text, f"{text} Go."]
-    found = translate(texts, memory=memory, max_source_tokens=8).translations
-    assert [cell.translation for cell in found] == ["kurz", "kurz .oG"]
-    assert [cell.status for cell in found] == ["from_memory", "ok"]
-
-
-def test_score_of_a_partly_corrected_text_is_the_score_of_the_other_sentences():
-    memory = Dictionary(corrections=CORRECTIONS)
-    [cell] = translate(["Go on. Stop."], memory=memory).translations
-    assert [each.text for each in cell.n_best] == ["Weiter. .potS", "Weiter. .potS'"]
-    assert cell.score == -5
-
-
-def test_corrections_are_not_learned_and_count_as_no_text():
-    found = translate(["Go on.", "Stop."], memory=Dictionary(corrections=CORRECTIONS))
-    assert [each.text for each in found.learned] == ["Stop."]
-    assert (found.texts, found.distinct_texts, found.remembered_texts) == (1, 1, 0)

@@ -86,9 +86,6 @@ def test_figures_in_sentences_with_fractions_are_only_flagged(text, translation,
     ("text", "translation"),
     [
         ("a red ball 5 cm", "Un balón rojo 5 cm"),
-        ("the red ball (small)", "El balón rojo (pequeño)"),
-        ("the dog:", "El perro:"),
-        ("the book”", "El libro”"),
         ("the dog runs.", "El perro corre."),
         ("“the dog runs.”", "“el perro corre.”"),
     ],
@@ -102,7 +99,7 @@ def test_translations_get_no_full_stop_that_their_source_lacks(text, translation
     assert result(text, translator=Ending(), placeholders=placeholders)[0] == translation
 
 
-@pytest.mark.parametrize("languages", [("tr", "es"), ("az", "es"), ("tr-TR", "es"), ("en", "tr")])
+@pytest.mark.parametrize("languages", [("az", "es"), ("tr-TR", "es"), ("en", "tr")])
 def test_capitals_of_turkish_stay(languages):
     source, target = languages
     of_model = TrainingData(source_language=source, target_language=target)
@@ -124,22 +121,17 @@ def test_capitals_of_turkish_stay(languages):
     ("text", "translation"),
     [
         ("# The dog #\n\nThe dog runs.\n", "# El perro #\n\nEl perro corre.\n"),
-        ("The dog\n===\n\nthe cat\n---\n", "El perro\n===\n\nEl gato\n---\n"),
         ("---\ntitle: the dog\n---\n# The dog\n", "---\ntitle: the dog\n---\n# El perro\n"),
-        ("+++\ntitle = 'the dog'\n+++\nThe dog", "+++\ntitle = 'the dog'\n+++\nEl perro"),
         ("```py\nthe = dog\n```\nThe dog\n", "```py\nthe = dog\n```\nEl perro\n"),
         ("The dog:\n\n    the dog\n\nThe cat", "El perro:\n\n    the dog\n\nEl gato"),
         (
             "| Name | Price |\n|:-----|------:|\n| Red ball | $5 |\n| `the` | two |\n",
             "| Nombre | Precio |\n|:-----|------:|\n| Balón rojo | $5 |\n| `the` | Dos |\n",
         ),
-        ("| N/A | null |\n|---|---|\n| SKU-4711 | dog |",
-         "| N/A | null |\n|---|---|\n| SKU-4711 | Perro |"),
         (
             "- The dog\n  - the cat\n    1. the book\n* a red ball\n",
             "- El perro\n  - El gato\n    1. El libro\n* Un balón rojo\n",
         ),
-        ("- [ ] the dog\n- [x] the cat", "- [ ] El perro\n- [x] El gato"),
         ("The dog runs.  \nThe cat reads.", "El perro corre.  \nEl gato lee."),
         ('![The dog](dog.png "The cat")', '![El perro](dog.png "El gato")'),
         (
@@ -150,26 +142,22 @@ def test_capitals_of_turkish_stay(languages):
             'See [the page](https://a.b/the "The title") now.',
             'Vea [el página](https://a.b/the "El título") ahora.',
         ),
-        ("[the]: https://the.dog/\n\nSee [the dog][the].",
-         "[the]: https://the.dog/\n\nVea [el perro][the]."),
         # The text of these links is the label of their definitions.
         ("See [the dog][] and ![the cat].\n\n[the dog]: /d\n[the cat]: /c",
          "Vea [el perro][the dog] y ![el gato][the cat].\n\n[the dog]: /d\n[the cat]: /c"),
         ("A *red* **ball** is ~~here~~.", "Un **balón** *rojo* es ~~aquí~~."),
-        ("The **red ball** is here.", "El **balón rojo** es aquí."),
         ("**The *red* ball** is here.", "**El balón *rojo*** es aquí."),
         (
             '<div class="the">\nThe dog <b>runs</b>.\n</div>\n\nThe *red* ball.',
             '<div class="the">\nEl perro <b>corre</b>.\n</div>\n\nEl balón *rojo*.',
         ),
-        ("The dog\n\n***\n\nThe cat", "El perro\n\n***\n\nEl gato"),
     ],
 )  # fmt: skip
 def test_markdown(text, translation, placeholders):
     assert result(text, placeholders=placeholders, texts="markdown") == (translation, ())
 
 
-@pytest.mark.parametrize("mark", ["> ", "> > ", "", "  "])
+@pytest.mark.parametrize("mark", ["> > ", "  "])
 def test_wrapped_lines_stay_wrapped(mark):
     lines = ["The teacher reads the", "book in the house", "and the dog runs."]
     found = translate("\n".join(mark + line for line in lines), texts="markdown").translation
@@ -180,7 +168,7 @@ def test_wrapped_lines_stay_wrapped(mark):
     assert words.strip() == "El profesor lee el libro en el casa y el perro corre."
 
 
-@pytest.mark.parametrize("mark", ["> ", "> > ", "", "  "])
+@pytest.mark.parametrize("mark", ["> > ", "  "])
 def test_lines_of_a_copy_break_at_the_same_places(mark):
     lines = ["A long first line of the text,", "then", "a second long line with words", "and end"]
     text = "\n".join(mark + line for line in lines)
@@ -195,8 +183,6 @@ def test_lines_of_a_copy_break_at_the_same_places(mark):
     ("text", "translation"),
     [
         ("<h1>The dog</h1><p>The dog runs.</p>", "<h1>El perro</h1><p>El perro corre.</p>"),
-        ("<ul><li>The dog</li><li>two dogs</li></ul>",
-         "<ul><li>El perro</li><li>Dos perros</li></ul>"),
         (
             '<img src="the.png" alt="The dog" title="a cat"> The man runs.',
             '<img src="the.png" alt="El perro" title="Un gato"> El hombre corre.',
@@ -213,10 +199,8 @@ def test_lines_of_a_copy_break_at_the_same_places(mark):
          '<input placeholder="Su nombre" value="the">'),
         ("<p>The <!-- the dog --> man runs.</p>", "<p>El <!-- the dog --> hombre corre.</p>"),
         ("<script>the = dog</script><p>The dog</p>", "<script>the = dog</script><p>El perro</p>"),
-        ("<style>the {}</style>The dog", "<style>the {}</style>El perro"),
         ("<pre>the dog\n the</pre>The dog", "<pre>the dog\n the</pre>El perro"),
         ("The dog runs.<br>The cat reads.<br/>", "El perro corre.<br>El gato lee.<br/>"),
-        ("The dog<br>runs here", "El perro<br>corre aquí"),
         ("The dog <br> runs here", "El perro <br> corre aquí"),
         ("<p>The dog\n   runs here.\n</p>", "<p>El perro\n   corre aquí.\n</p>"),
         (
@@ -224,7 +208,6 @@ def test_lines_of_a_copy_break_at_the_same_places(mark):
             "Él <b>lee <i>el libro</i></b> y ella <u>corre</u>.",
         ),
         ("The <b>red</b> <i>ball</i> is here.", "El <i>balón</i> <b>rojo</b> es aquí."),
-        ("<b></b>The dog", "<b></b>El perro"),
         ("<p>The dog<b>s</b> runs here</p>", "<p>El <b>perros</b> corre aquí</p>"),
         # Items of a menu have no space between them.
         ("<span>The dog</span><span>The cat</span>", "<span>El perro</span><span>El gato</span>"),
@@ -234,28 +217,14 @@ def test_lines_of_a_copy_break_at_the_same_places(mark):
         ("<p>&lt;i&gt;The dog&lt;/i&gt; runs</p>", "<p>&lt;i&gt;El perro&lt;/i&gt; corre</p>"),
         # Entities are decoded for the model, and encoded again.
         ("<p>The dog &amp; the cat</p>", "<p>El perro &amp; el gato</p>"),
-        ("<p>2 &lt; 5 and the dog</p>", "<p>2 &lt; 5 y el perro</p>"),
-        ("<p>The &quot;dog&quot; runs</p>", "<p>El &quot;perro&quot; corre</p>"),
-        ("<p>The dog&nbsp;runs</p>", "<p>El perro&nbsp;corre</p>"),
         ("<p>The man&nbsp;reads and the dog runs to the&nbsp;house and here</p>",
          "<p>El hombre&nbsp;lee y el perro corre a&nbsp;el casa y aquí</p>"),
-        ("<p>See the book on page&nbsp;5.</p>", "<p>Vea el libro en página&nbsp;5.</p>"),
-        ("<p>page&nbsp;5.</p>", "<p>Página&nbsp;5.</p>"),
         ("<p>The &rsquo;dog&#8217; runs</p>", "<p>El &#8217;perro&#8217; corre</p>"),
-        ("<p>T&#228;st the dog</p>", "<p>T&#228;st el perro</p>"),
-        ("<p title='The &apos;dog&apos;'>x</p>", "<p title='El &apos;perro&apos;'>X</p>"),
         ('<p title="The &quot;dog&quot;">x</p>', '<p title="El &quot;perro&quot;">X</p>'),
-        ("<p title='the \"dog\"'>x</p>", "<p title='El \"perro\"'>X</p>"),
     ],
 )  # fmt: skip
 def test_html(text, translation, placeholders):
     assert result(text, placeholders=placeholders, texts="html") == (translation, ())
-
-
-def test_quotation_mark_that_the_model_adds_is_encoded_in_attributes():
-    lexicon = {"cat": 'el "gato" & <'}
-    [found, _] = result('<img title="a cat">', lexicon=lexicon)
-    assert found == '<img title="Un el &quot;gato&quot; &amp; &lt;">'
 
 
 def test_mark_that_the_model_adds_is_encoded_in_html():
@@ -287,8 +256,8 @@ def test_code_inside_a_sentence_stays(placeholders):
 
 @pytest.mark.parametrize(
     "text",
-    ["N/A", "n/a", "null", "NULL", "NaN", "SKU-4711", "A4-2024/B", " N/A ", "AB1234", "☺", "+",
-     "<br>", "<b></b>", "&nbsp;", "<p>N/A</p>", "# N/A", "```\nthe dog", "<!-- the dog -->",
+    ["N/A", "null", "NaN", "SKU-4711", "AB1234", "+",
+     "<br>", "&nbsp;", "<p>N/A</p>", "```\nthe dog", "<!-- the dog -->",
      "<script>the dog"],
 )  # fmt: skip
 def test_codes_and_missing_values_are_copied(text):
@@ -298,25 +267,6 @@ def test_codes_and_missing_values_are_copied(text):
     assert translator.translated == []
 
 
-@pytest.mark.parametrize(
-    ("text", "translation"),
-    [
-        ("# The dog", "# El perro"),
-        ("# The dog.", "# El perro."),
-        ("The dog", "El perro"),
-        ("The dog.", "El perro."),
-        ("The dog:", "El perro:"),
-        ("- The dog\n- The cat.", "- El perro\n- El gato."),
-        ("Your order 5", "Su pedido 5"),
-        ("Name: {name}", "Nombre: {name}"),
-        ('“The dog”', '“El perro”'),
-        ("The <b>dog</b>", "El <b>perro</b>"),
-    ],
-)  # fmt: skip
-def test_titles_get_no_added_full_stop(text, translation):
-    assert translate(text, placeholders=8).translation == translation
-
-
 # --- capitals --------------------------------------------------------------------------------
 
 
@@ -324,11 +274,8 @@ def test_titles_get_no_added_full_stop(text, translation):
     ("text", "translation"),
     [
         ("THE DOG RUNS HERE.", "EL PERRO CORRE AQUÍ."),
-        ("THE RED BALL\n\nThe dog runs.", "EL BALÓN ROJO\n\nEl perro corre."),
         ("<b>THE DOG</b> RUNS HERE", "<b>EL PERRO</b> CORRE AQUÍ"),
-        ("THE DOG &amp; THE CAT", "EL PERRO &amp; EL GATO"),
         ("SEE THE DOG {name} HERE", "VEA EL PERRO {name} AQUÍ"),
-        ("SEE https://a.b/c HERE NOW", "VEA https://a.b/c AQUÍ AHORA"),
         ("The New Art of the Green Book", "El Nuevo Arte de el Libro Verde"),
         ("The dog OK", "El perro OK"),
     ],
@@ -354,32 +301,12 @@ def test_wrong_figure_is_repaired_by_a_placeholder():
     assert translator.translated[-1] == "a man with number ⟦1⟧ ."
 
 
-def test_wrong_figure_is_repaired_by_pieces():
+def test_wrong_figures_stay_without_protection():
     translator = Dictionary(WRONG_FIGURES)
-    found = result("a man with number 50 .", translator=translator, placeholders=0)
-    assert found == ("un hombre con número 50 .", ("pieces",))
-    assert translator.translated == ["a man with number 50 .", "a man with number"]
-
-
-@pytest.mark.parametrize(("number", "wrong"), [("50", "5 5 55"), ("480", "488")])
-def test_wrong_figures_stay_without_protection(number, wrong):
-    translator = Dictionary(WRONG_FIGURES)
-    text, protection = f"a man with number {number} .", Protection(protect=False)
+    text, protection = "a man with number 50 .", Protection(protect=False)
     found = result(text, translator=translator, placeholders=8, protection=protection)
-    assert found == (f"Un hombre con número {wrong} .", ("number",))
+    assert found == ("Un hombre con número 5 5 55 .", ("number",))
     assert translator.translated == [text]
-
-
-def test_right_figure_needs_no_repair():
-    translator = Dictionary()
-    found = result("a man with number 50 .", translator=translator)
-    assert found == ("Un hombre con número 50 .", ())
-    assert translator.translated == ["a man with number 50 ."]
-
-
-def test_figures_in_a_marked_sentence_are_repaired():
-    found = result("The <b>man 50</b> runs.", lexicon=WRONG_FIGURES, placeholders=8)
-    assert found == ("El <b>hombre 50</b> corre.", ())
 
 
 def test_number_is_flagged_if_no_repair_helps():
@@ -404,12 +331,6 @@ def test_lost_span_gives_pieces(text, translation):
     lexicon = {":": ";", "{": "("}
     assert result(text, lexicon=lexicon) == (translation, ("pieces",))
     assert result(text, lexicon=lexicon, placeholders=8) == (translation, ())
-
-
-def test_entity_of_a_figure_does_not_change_placeholders():
-    text = "<p>Page &#49; is on https://a.b/c now.</p>"
-    translation = "<p>Página &#49; es en https://a.b/c ahora.</p>"
-    assert result(text, placeholders=8) == (translation, ())
 
 
 def test_uncertain_tag_is_flagged():
@@ -448,12 +369,3 @@ def test_nothing_is_protected_without_protection():
     off = Protection(protect=False)
     text = "[The dog](https://the.dog) {dog}"
     assert result(text, protection=off)[0] == "[El perro](https://el.perro) {perro}"
-
-
-def test_attribute_keeps_the_full_stop_of_its_source():
-    found = translate_texts(
-        [b'<p>The <b title="The dog runs.">cat</b> runs.</p>'],
-        translator=Dictionary(),
-        options=TextOptions(),
-    )
-    assert 'title="El perro corre."' in found.translations[0].translation
