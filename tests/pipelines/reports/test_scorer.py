@@ -9,7 +9,7 @@ import shlex
 import sys
 
 import pytest
-from documents import ROOT, blocks_of
+from documents import ROOT
 
 from tt.model.errors import UserError
 from tt.pipelines.reports.scorer import MOST_RESTARTS, ScorerRow, score_rows
@@ -142,13 +142,9 @@ NOT_FINITE = "is not finite, or too large"
         (ONE_BY_ONE + "put(0)\n", 'printed more than 12 scores: {"score": 0}. Let it print'),
         ("put(1)\nput(2)\n", "ended after 2 of 12 scores; the next is for row 3 of a.de. Let it"),
         ("", "ended after 0 of 12 scores; the next is for row 1 of a.de. Let it print"),
-        ("put(1)\nprint('loading')\n", "printed loading instead of a score for row 2 of a.de."),
         ("print('\\x1b[1m' + 'x' * 99)\n", f"printed \\x1b[1m{'x' * 76} instead of a score for"),
-        ("print()\n", "printed an empty line instead of a score for row 1 of a.de."),
         ("print(0.5)\n", "printed 0.5 instead of a score for row 1 of a.de."),
         ("put('0.5')\n", 'printed {"score": "0.5"} instead of a score'),
-        ("put(True)\n", 'printed {"score": true} instead of a score'),
-        ("put(None)\n", 'printed {"score": null} instead of a score'),
         ("print('[' * 99_999)\n", f"printed {'[' * 80} instead of a score"),
         (
             "sys.stdout.buffer.write(b'\\xff\\n')\n",
@@ -158,9 +154,7 @@ NOT_FINITE = "is not finite, or too large"
             "put(1)\nput(float('nan'))\n",
             f'the score for row 2 of a.de {NOT_FINITE}: {{"score": NaN}}',
         ),
-        ("put(-1e999)\n", f'the score for row 1 of a.de {NOT_FINITE}: {{"score": -Infinity}}'),
         ("put(1e308)\n", f'the score for row 1 of a.de {NOT_FINITE}: {{"score": 1e+308'),
-        ("put(10 ** 400)\n", f'the score for row 1 of a.de {NOT_FINITE}: {{"score": 1000'),
     ],
 )
 def test_wrong_output_is_an_error_and_no_crash(scorer, starts, statements, message):
@@ -183,10 +177,8 @@ def test_complete_output_counts_whatever_follows(scorer):
     ("command", "message"),
     [
         ("no-such-scorer --fast", "the scorer no-such-scorer cannot be started: No such file or"),
-        ("/dev/null", "the scorer /dev/null cannot be started: Permission denied. Check"),
         ("env/python 'score.py", "`scorer` is not a command (No closing quotation). Received: env"),
         (" ", "`scorer` is empty. Choose a command such as"),
-        ("''", "`scorer` is empty. Choose a command such as"),
     ],
 )
 def test_commands_that_cannot_start_are_errors(command, message):
@@ -195,8 +187,7 @@ def test_commands_that_cannot_start_are_errors(command, message):
     assert message in str(found.value)
 
 
-STAND_INS = {
-    "comet": """
+COMET = """
 def download_model(name):
     print("downloading", name)
     return f"/models/{name}"
@@ -212,70 +203,17 @@ class Model:
         print("predicting")
         scores = [len(row["src"]) + len(row["mt"]) / 1000 for row in data]
         return type("Prediction", (), {"scores": scores})
-""",
-    "torch": """
-import contextlib
-
-no_grad = contextlib.nullcontext
-cuda = type("cuda", (), {"is_available": staticmethod(lambda: False)})
+"""
 
 
-def tensor(values, device):
-    assert device == "cpu"
-    return values
-""",
-    "transformers": """
-class AutoTokenizer:
-    @classmethod
-    def from_pretrained(cls, name):
-        assert name == "google/mt5-xl"
-        return cls()
-
-    def __call__(self, text, max_length, truncation):
-        return type("Encoding", (), {"input_ids": [*text.encode(), 1]})
-""",
-    "metricx/metricx24/models": """
-class MT5ForRegression:
-    @classmethod
-    def from_pretrained(cls, name, torch_dtype):
-        print("loading", name)
-        return cls()
-
-    def to(self, device):
-        return self
-
-    def eval(self):
-        return self
-
-    def __call__(self, input_ids):
-        expected = b"source: ein Wort candidate: "
-        assert bytes(input_ids[0]).startswith(expected), input_ids
-        rest = bytes(input_ids[0]).removeprefix(expected).decode()
-        return type("Output", (), {"predictions": [len(rest)]})
-""",
-}
-
-
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        ("comet_score.py", [8 + (row % 9 + 1) / 1000 for row in range(1200)]),
-        ("metricx_score.py", [row % 9 + 1 + len(" reference: ein") for row in range(1200)]),
-    ],
-)
-def test_scripts_in_the_documentation_follow_the_protocol(tmp_path, monkeypatch, script, expected):
-    """Stand-ins replace the packages, because the models are not available."""
-    [text] = [
-        found[1]
-        for block in blocks_of(ROOT / "docs/how-to/evaluate.md")
-        if (found := re.search(rf"cat > {script} <<'END'\n(.*?\n)END\n", block.text, re.DOTALL))
-    ]
-    (tmp_path / script).write_text(text)
-    for name, module in STAND_INS.items():
-        path = tmp_path / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(module)
+def test_script_in_the_documentation_follows_the_protocol(tmp_path, monkeypatch):
+    """A stand-in replaces COMET, because its model is not available."""
+    document = (ROOT / "docs/how-to/evaluate.md").read_text("utf-8")
+    [text] = re.findall(r"cat > comet_score.py <<'END'\n(.*?\n)END\n", document, re.DOTALL)
+    (tmp_path / "comet_score.py").write_text(text)
+    (tmp_path / "comet.py").write_text(COMET)
     monkeypatch.chdir(tmp_path)
     texts = {"source": "ein Wort", "reference": "ein"}
     rows = [ScorerRow("a row", texts | {"translation": "x" * (i % 9 + 1)}) for i in range(1200)]
-    assert score_rows(shlex.join([sys.executable, script]), rows) == (expected, 0)
+    expected = [8 + (row % 9 + 1) / 1000 for row in range(1200)]
+    assert score_rows(shlex.join([sys.executable, "comet_score.py"]), rows) == (expected, 0)

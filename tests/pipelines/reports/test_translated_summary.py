@@ -140,11 +140,11 @@ def test_tfds_names_are_listed_without_the_network(tmp_path):
             tfds_section(name, data_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("name", [name for name in DATASETS if not name.startswith("wmt")])
-def test_each_dataset_except_wmt_has_splits(tmp_path, name):
-    [table] = tfds_section(name, data_dir=str(tmp_path)).blocks
-    assert table.rows
-    assert all(row[table.header.index("splits")] for row in table.rows)
+def test_each_dataset_except_wmt_has_splits(tmp_path):
+    for name in (name for name in DATASETS if not name.startswith("wmt")):
+        [table] = tfds_section(name, data_dir=str(tmp_path)).blocks
+        assert table.rows
+        assert all(row[table.header.index("splits")] for row in table.rows), name
 
 
 def test_other_names_and_columns_without_texts_are_shown(tmp_path):
