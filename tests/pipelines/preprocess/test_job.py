@@ -16,6 +16,7 @@ from corpora import (
     ONE_THREAD,
     PAIRS,
     TWO_THREADS,
+    digest,
     examples,
     open_named,
     options,
@@ -27,6 +28,7 @@ from corpora import (
     write_pairs,
 )
 from toy import texts_of_record
+from vocabularies import train as train_vocabulary
 
 from tt.model.dataset.manifest import DatasetManifest, ratio_places
 from tt.model.errors import UserError
@@ -491,6 +493,18 @@ def test_given_vocabularies_are_used(tmp_path, corpus, dataset):
         preprocess(sources=[corpus], options=options(output, vocabulary=(path,) * count))
         assert load_vocabularies(output).is_shared == (count == 1)
         assert records(output, "train") == records(dataset, "train")
+
+
+def test_given_vocabulary_with_other_content_is_another_job(tmp_path, corpus, dataset):
+    given = tmp_path / "given.spm"
+    given.write_bytes((dataset / "vocabulary.spm").read_bytes())
+    chosen = options(tmp_path / "out", vocabulary=(str(given),))
+    preprocess(sources=[corpus], options=chosen)
+    before = digest(tmp_path / "out")
+    given.write_bytes(train_vocabulary([source for source, _ in PAIRS[:100]], size=40))
+    with pytest.raises(UserError, match="belongs to another job"):
+        preprocess(sources=[corpus], options=chosen)
+    assert digest(tmp_path / "out") == before
 
 
 def test_byte_fallback_and_user_symbols(tmp_path, corpus):

@@ -199,6 +199,15 @@ def test_held_out_texts_with_and_without_placeholders_are_not_in_training(tmp_pa
     assert f"{sentence(0)} ⟦1⟧" in lines
 
 
+def test_characters_that_only_placeholders_replace_get_no_token(tmp_path):
+    pairs = [(f"{sentence(i)} {{Ж}}", f"{{Ж}} {sentence(i)[::-1]}") for i in range(60)]
+    chosen = options(tmp_path / "out", vocabulary_type="char")
+    preprocess(sources=[write_pairs(tmp_path, pairs)], options=chosen)
+    vocabulary = load_vocabularies(tmp_path / "out").source
+    assert vocabulary.find_unknown("Ж")
+    assert not vocabulary.find_unknown("⟦1⟧ face")
+
+
 def test_stray_placeholders_are_rejected(tmp_path):
     pairs = [(sentence(i), sentence(i)[::-1]) for i in range(60)]
     strange = [("a ⟦3⟧ b", "c ⟦3⟧"), ("a ⟦3⟧ d", "c"), ("a", "{x} ⟦1⟧ c")]

@@ -59,6 +59,14 @@ def test_damaged_texts_are_translated(text, translation, placeholders):
     assert (cell.translation, cell.status) == (translation, "ok")
 
 
+@pytest.mark.parametrize("character", ["\U000f0000", "\U00100000"])
+def test_characters_for_private_use_are_text(character):
+    source = f"<img alt='the dog' src=x> dog {character} <b>cat</b> and <i>{{x}}</i> &amp; here."
+    for placeholders in (0, 8):
+        found = translate(source, translator=Copier(), placeholders=placeholders)
+        assert found.translation == source
+
+
 def test_text_with_lone_surrogates_fails():
     cell = translate("<b>\ud800 the dog</b>".encode("utf-8", "surrogatepass"))
     assert (cell.translation, cell.status) == (None, "failed")
@@ -93,7 +101,7 @@ def test_time_is_linear_in_the_number_of_attributes():
         translate("".join(texts), texts="html", translator=Copier())
         return time.process_time() - start
 
-    few, many = seconds(500), seconds(4_000)
+    few, many = seconds(250), seconds(2_000)
     assert many < 8 * 2.5 * few + 0.2  # quadratic time would be 64 times as long
 
 
@@ -154,10 +162,10 @@ def test_no_text_raises(text, format, placeholders, split, is_copy):  # noqa: A0
 
 
 # Well-formed texts. Each pair of tags surrounds whole words, spaces surround each pair, and no pair
-# is empty. The last two words are for private use.
+# is empty.
 WORDS = st.sampled_from(
     ["dog", "the", "cat,", "runs", "it", "(two)", "café", "你好", "5", "{x}", "https://a.b/c",
-     "&amp;", "\U000f0000", "\U00100000"]
+     "&amp;"]
 )  # fmt: skip
 
 

@@ -140,10 +140,11 @@ def test_attributes_of_blocks_and_lone_images_are_regions():
         "<div title=' A title ' data-title='no'><img src='x' ALT=\"A dog\" title=''></div>"
         "<input placeholder='Your name' value='no'><meta name='description' content='A page'>"
         "<meta name='author' content='Ann'><p title=word translate=no>no</p>"
+        "<button aria-label='Close it'></button>"
     )
     found = find_regions(text, format=HTML)
     assert [text[region.start : region.end] for region in found] == [
-        "A title", "A dog", "Your name", "A page"]  # fmt: skip
+        "A title", "A dog", "Your name", "A page", "Close it"]  # fmt: skip
     assert all(region.is_attribute for region in found)
 
 
