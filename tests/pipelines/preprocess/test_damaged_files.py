@@ -111,20 +111,6 @@ def test_truncated_file_counts_as_missing(tmp_path, sources, whole, half_done, p
     assert DatasetManifest.load(output) == DatasetManifest.load(whole)
 
 
-def test_damaged_description_of_another_run_is_one_clear_error(tmp_path, sources, half_done):
-    output = tmp_path / "data"
-    shutil.copytree(half_done, output)
-    [path] = output.glob("_work/*/run.json")
-    truncate(path, 0.5)
-    with pytest.raises(UserError) as refused:
-        make(sources, output, seed=7)
-    assert str(refused.value) == (
-        f"the output folder {output} belongs to another job: other inputs, or another version of "
-        "tt or of its libraries. Run that job's command, choose another `output`, or remove "
-        f"{output}"
-    )
-
-
 # Vocabularies of unfinished datasets.
 
 
@@ -208,14 +194,6 @@ def test_user_error_does_not_delete_a_damaged_dataset(tmp_path, monkeypatch, sou
         make(sources, output)
     shutil.rmtree(output / "_work")
     assert digest(output) == before
-
-
-def test_damaged_dataset_of_another_command_is_not_replaced(tmp_path, sources, whole):
-    output = tmp_path / "data"
-    shutil.copytree(whole, output)
-    cut(output / "train-00001-of-00003.tfrecord")
-    with pytest.raises(UserError, match="belongs to another job: `seed` was 1 and is now 7"):
-        make(sources, output, seed=7)
 
 
 def test_damaged_manifest_of_a_finished_dataset_is_one_clear_error(tmp_path, sources, whole):

@@ -108,11 +108,3 @@ def test_entities_remain_with_the_option(tmp_path):
 def test_clean_corpora_do_not_change(shared_data, name):
     found = gzip.decompress((shared_data / name).read_bytes()).decode().split("\n")
     assert decode(found) == (found, [False] * len(found))
-
-
-def test_export_with_entities_is_decoded(shared_data):
-    path = shared_data / "messy/markup_ctrl_de_en.tsv.gz"
-    found = gzip.decompress(path.read_bytes()).decode().split("\n")
-    decoded, is_changed = decode(found)
-    assert sum(is_changed) >= 10
-    assert not any(name in text for text in decoded for name in ("&amp;", "&quot;", "&#39;"))

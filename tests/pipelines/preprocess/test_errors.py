@@ -167,17 +167,3 @@ def test_output_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
     )
     made = preprocess(sources=[corpus], options=options(tmp_path / "out"))
     assert made.pairs_kept == len(PAIRS)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"vocabulary": ("foo://x",)}, "foo://x cannot be opened"),
-        ({"exclude": ("foo://x",)}, "foo://x cannot be looked up"),
-        ({"exclude": ("hdfs://x/y",)}, "hdfs://x/y cannot be looked up"),
-    ],
-)
-def test_unknown_file_system_is_a_user_error(tmp_path, corpus, changes, message):
-    with pytest.raises(UserError, match=message):
-        preprocess(sources=[corpus], options=options(tmp_path / "out", **changes))
-    assert not (tmp_path / "out").exists()

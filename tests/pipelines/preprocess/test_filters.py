@@ -146,18 +146,10 @@ def test_words_with_accents_are_not_mojibake():
 # Sentences in languages of the web, each with several characters outside of ASCII.
 SENTENCES = [
     "Die Größe des Geräts ist für Käufer wichtig.",
-    "Il a été élu à l’unanimité, c’est étonnant.",
     "A situação não é fácil, disse o irmão.",
-    "El niño comió una piña mañana, ¿verdad?",
     "Příliš žluťoučký kůň úpěl ďábelské ódy.",
-    "Zażółć gęślą jaźń, proszę się nie śmiać.",
-    "Smørrebrød på en lørdag med rødgrød.",
-    "Şu köşe yaz köşesi, günaydın.",
     "Съешь же ещё этих мягких булок.",
-    "Η Ελλάδα είναι μια όμορφη χώρα.",
     "السلام عليكم ورحمة الله",
-    "שלום לכולם, מה שלומכם",
-    "यह एक अच्छा दिन है",
     "我们明天去北京吧。",
     "これはペンです。",
     "오늘은 날씨가 좋네요",

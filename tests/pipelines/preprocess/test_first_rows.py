@@ -39,16 +39,6 @@ def test_swapped_columns_are_refused_with_the_corpus_to_write(tmp_path):
         assert "set `source_language=de` and `target_language=en`" in refuse([path], **given)
 
 
-def test_swapped_files_are_refused_with_their_name(tmp_path):
-    for name, texts in (("a.en", ENGLISH), ("a.de", GERMAN)):
-        (tmp_path / name).write_text("\n".join(texts) + "\n", "utf-8")
-    files = [f"{tmp_path}/a.{code}" for code in ("de", "en")]
-    found = refuse([f"web={'+'.join(files)}"], **BOTH)
-    assert found.startswith("web has source and target swapped")
-    assert "Swap its two files, or" in found
-    check([f"web={files[1]}+{files[0]}"], **BOTH)
-
-
 def test_other_languages_and_mixed_corpora_are_not_refused(tmp_path):
     swapped = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
     wrong = {"source_language": "fr", "target_language": "de"}

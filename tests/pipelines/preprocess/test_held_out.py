@@ -289,16 +289,6 @@ def test_source_with_a_placeholder_in_only_one_of_its_pairs_is_in_one_split(tmp_
     assert len(texts(tmp_path / "out", "train")) == 164 - len(kept)
 
 
-def test_duplicate_sources_with_and_without_a_placeholder(tmp_path):
-    manifest = preprocess(
-        sources=[write_pairs(tmp_path, GREETINGS)],
-        options=options(
-            tmp_path / "out", vocabulary_type="char", deduplicate="source", held_out_by="pair"
-        ),
-    )
-    assert manifest.rejected == {"duplicate_source": 82}
-
-
 def test_excluded_texts_are_counted_even_if_the_corpus_has_none(tmp_path, monkeypatch):
     monkeypatch.setattr(
         preprocess_sizes, "MAX_UNIT_PAIRS", 10

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import sentencepiece
 import tensorflow as tf
-from block_reading import facts_of, table_of
+from block_reading import facts_of
 from corpora import (
     ONE_THREAD,
     PAIRS,
@@ -40,7 +40,6 @@ from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.description import dataset_blocks
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns
-from tt.pipelines.preprocess.sources import Tsv
 
 
 def test_every_pair_is_in_one_split_once(dataset):
@@ -116,64 +115,6 @@ def test_manifest(dataset, corpus):
 # Reasons of rejected pairs.
 
 
-def test_every_pair_is_kept_or_rejected_with_its_reason_and_place(tmp_path):
-    text = write_pairs(
-        tmp_path,
-        [
-            ("good one", "gut eins"),
-            ("", "leer"),
-            ("empty", "\u200b \u2028"),
-            ("good one", "gut eins"),
-            ("long " * 60, "lang"),
-            ("good  one", "gut\u00a0eins"),  # a duplicate after normalization
-            *PAIRS[:40],
-        ],
-    )
-    tsv = tmp_path / "more.tsv"
-    tsv.write_bytes(b"no tab here\nbad \xff\tx\ngood one\tgut eins\nanother\tein anderer\n")
-    manifest = preprocess(
-        sources=[text, Tsv(str(tsv))],
-        options=options(tmp_path / "out", filters={"max_tokens": 50}, vocabulary_type="char"),
-    )
-    assert manifest.rejected == {
-        "duplicate_pair": 3,
-        "empty_source": 1,
-        "empty_target": 1,
-        "invalid_utf8": 1,
-        "malformed": 1,
-        "too_long": 1,
-    }
-    assert (manifest.lines_read, manifest.pairs_kept) == (50, 42)
-    assert [(s["read"], s["kept"]) for s in manifest.sources] == [(46, 41), (4, 1)]
-    # The first of several duplicates survives, and every rejected pair has its place.
-    survivor = (text.name, text.source_path, 1)
-    expected = {
-        (text.source_path, 2): ("empty_source", "", "leer", None),
-        (text.source_path, 3): ("empty_target", "empty", "\u200b \u2028", None),
-        (text.source_path, 4): ("duplicate_pair", None, None, survivor),
-        (text.source_path, 5): ("too_long", "long " * 60, "lang", None),
-        (text.source_path, 6): ("duplicate_pair", None, None, survivor),
-        (str(tsv), 1): ("malformed", "no tab here", "", None),
-        (str(tsv), 2): ("invalid_utf8", "bad \ufffd", "x", None),
-        (str(tsv), 3): ("duplicate_pair", None, None, survivor),
-    }
-    found = {}
-    for row in rejected(tmp_path / "out"):
-        kept = (row["survivor_corpus"], row["survivor_file"], row["survivor_line"])
-        place = (row["file"], row["line"])
-        assert row["corpus"] == (text.name if row["file"] == text.source_path else str(tsv))
-        found[place] = (row["reason"], row["source"], row["target"], kept if any(kept) else None)
-    assert found == expected
-    both = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")
-    assert sorted(both) == sorted(
-        [("good one", "gut eins"), ("another", "ein anderer"), *PAIRS[:40]]
-    )
-    blocks = dataset_blocks(manifest)
-    assert facts_of(blocks)["pairs"] == "50 read, 42 kept, 8 rejected"
-    assert [row[1:] for row in table_of(blocks, "corpus")] == [[False, 46, 41], [False, 4, 1]]
-    assert table_of(blocks, "rejected") == [list(each) for each in manifest.rejected.items()]
-
-
 def test_length_limits_do_not_count_bos_and_eos(tmp_path):
     lengths = [1, 2, 3, 4, 5]
     # A char vocabulary encodes "aaa" as 4 tokens, because the space mark comes first.
@@ -228,27 +169,6 @@ def test_tiny_corpus_holds_out_the_source_with_the_smallest_hash(tmp_path, monke
     wanted = {(UNKNOWN if source == least else source, target) for source, target in pairs}
     assert sorted(train + validation) == sorted(wanted)
     assert manifest.rejected == {"duplicate_pair": 1}
-
-
-def test_held_out_files_are_the_validation_split(tmp_path):
-    corpus = write_pairs(tmp_path, PAIRS)
-    held_out = write_pairs(
-        tmp_path, [("feed u", "ade"), (PAIRS[7][0], "face"), ("feed u", "ade")], name="held"
-    )
-    manifest = preprocess(
-        sources=[corpus],
-        validation_sources=[held_out],
-        options=options(tmp_path / "out", vocabulary_type="char"),
-    )
-    targets = [target for _, target in texts(tmp_path / "out", "validation")]
-    assert sorted(targets) == ["ade", "ade", "face"]
-    assert sorted(texts(tmp_path / "out", "train")) == sorted([*PAIRS[:7], *PAIRS[8:]])
-    assert manifest.rejected == {"held_out_source": 1}
-    assert [s["is_held_out"] for s in manifest.sources] == [False, True]
-    [taken] = rejected(tmp_path / "out")
-    assert (taken["file"], taken["line"]) == (corpus.source_path, 8)
-    # The vocabulary is not trained on held-out pairs, and "u" occurs only in these.
-    assert [1 in ids for ids, _ in records(tmp_path / "out", "validation")].count(True) == 2
 
 
 def texts_in_records(folder, split):
@@ -321,50 +241,6 @@ def test_duplicates_by_pair_or_by_side(tmp_path, monkeypatch, deduplicate, kept,
         row["line"] - 1: row["survivor_line"] - 1 for row in rejected(tmp_path / "out")
     } == survivors
     assert manifest.rejected == ({f"duplicate_{deduplicate}": len(survivors)} if survivors else {})
-
-
-def test_excluded_texts_and_held_out_targets_are_not_in_training(tmp_path):
-    corpus = write_pairs(tmp_path, PAIRS)
-    held_out = write_pairs(tmp_path, [("feed us", PAIRS[3][1])], name="held")
-    excluded = tmp_path / "test.txt.gz"
-    lines = [f" {PAIRS[5][0]}\u200b", PAIRS[6][1], "another text"]
-    excluded.write_bytes(gzip.compress("\n".join(lines).encode()))
-    manifest = preprocess(
-        sources=[corpus],
-        validation_sources=[held_out],
-        options=options(tmp_path / "out", vocabulary_type="char", exclude=(str(excluded),)),
-    )
-    assert manifest.rejected == {"held_out_source": 1, "held_out_target": 2}
-    assert sorted(row["line"] for row in rejected(tmp_path / "out")) == [4, 6, 7]
-    left = [pair for i, pair in enumerate(PAIRS) if i not in (3, 5, 6)]
-    assert sorted(texts(tmp_path / "out", "train")) == sorted(left)
-    with pytest.raises(UserError, match=r"file nowhere of `exclude` does not exist\. Check"):
-        preprocess(sources=[corpus], options=options(tmp_path / "x", exclude=("nowhere",)))
-
-
-def test_filters_and_their_reasons_apply_to_the_records(tmp_path):
-    bad = {
-        "identical": ("the same text", "the same text"),
-        "length_ratio": ("a", "ein ganz und gar nicht so kurzer satz wie der andere"),
-        "mojibake": ("the device", "das GerÃ¤t"),
-        "too_few_letters": ("12 34 56 78", "1234"),
-        "too_many_characters": ("long " * 2000, "lang"),
-        "wrong_script_target": ("a dog", "собака"),
-    }
-    corpus = write_pairs(tmp_path, [*bad.values(), *PAIRS])
-    filters = {"max_length_ratio": 3.0, "min_letters": 0.2, "reject_identical": True,
-               "reject_mojibake": True, "target_script": "Latin"}  # fmt: skip
-    made = preprocess(
-        sources=[corpus],
-        options=options(tmp_path / "out", vocabulary_type="char", filters=filters),
-    )
-    reasons = {row["line"]: row["reason"] for row in rejected(tmp_path / "out")}
-    few = {i + 7 for i, pair in enumerate(PAIRS) if sum(c.isalpha() for c in pair[0]) < 0.2 * 12}
-    assert reasons == dict(zip(range(1, 7), bad, strict=True)) | dict.fromkeys(
-        few, "too_few_letters"
-    )
-    assert made.lines_read == made.pairs_kept + len(reasons) == 406
-    assert made.options["filters"]["target_script"] == "Latin"
 
 
 def test_lower_case_applies_to_records_vocabulary_and_translation(tmp_path):

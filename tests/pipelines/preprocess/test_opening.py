@@ -195,16 +195,6 @@ def test_columns_of_a_corpus_string_take_precedence_over_options(tmp_path):
     assert open_one(path, source_column="s", source_language="en") == Jsonl(path, "s", "target")
 
 
-def test_relative_globs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "part/x.tsv").mkdir(parents=True)  # a folder whose name matches the glob
-    for name in ("b.tsv", "a.tsv", "part/c.tsv"):
-        (tmp_path / name).write_text("a\tb\n")
-    assert [source.path for source in open_named(corpora=["*.tsv"])] == ["a.tsv", "b.tsv"]
-    found = open_named(corpora=["p*/*.tsv", "**/[ac].tsv"])
-    assert [source.path for source in found] == ["part/c.tsv", "a.tsv", "part/c.tsv"]
-
-
 def test_globs_on_any_file_system(memory):
     for name in ("b.tsv", "a.tsv", "x/c.tsv", "[d].tsv"):
         memory.put(f"mem://b/{name}", b"a\tb\n")

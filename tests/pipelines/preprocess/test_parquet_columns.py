@@ -225,18 +225,6 @@ def test_folder_of_pairs_needs_no_columns(tmp_path, name, folder_name):
             open_named(corpora=[str(folder)])
 
 
-def test_remote_folder_of_translations_as_a_corpus():
-    MemoryFileSystem.clear()
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"source": ["a"], "translation": ["b"]}), sink)
-    for name in ("one.parquet", "deep/er/two.parquet", "_tt/rows/three.parquet"):
-        MemoryFileSystem.put(f"mem://b/translated/{name}", sink.getvalue().to_pybytes())
-    found = open_named(corpora=["mem://b/translated/:source:translation"])
-    assert [source.paths() for source in found] == [
-        ["mem://b/translated/deep/er/two.parquet"], ["mem://b/translated/one.parquet"],
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("column", "is_local"), [("source", True), ("other", True), ("target", False)]
 )

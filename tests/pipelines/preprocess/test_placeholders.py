@@ -6,7 +6,6 @@ import random
 import pytest
 from corpora import (
     ONE_THREAD,
-    digest,
     examples,
     options,
     preprocess,
@@ -118,20 +117,6 @@ def test_vocabulary_without_placeholders_turns_replacement_off(tmp_path, corpus,
             UserError, match=rf"`{next(iter(needed))}` needs tokens .*vocabulary\.spm has"
         ):
             plan_preprocess(sources=[corpus], options=dataclasses.replace(lacking, **needed))
-
-
-def test_dataset_without_placeholders_differs_from_a_dataset_with_them(tmp_path, corpus):
-    plain, with_them = options(tmp_path, protect=False), options(tmp_path)
-    preprocess(sources=[corpus], options=plain)
-    before = digest(tmp_path)
-    message = "belongs to another job: `protect` was not set and is now on"
-    with pytest.raises(UserError, match=message):
-        preprocess(sources=[corpus], options=with_them)
-    assert digest(tmp_path) == before
-    other = dataclasses.replace(with_them, output=str(tmp_path / "other"))
-    preprocess(sources=[corpus], options=other)
-    with pytest.raises(UserError, match=r"`protect` was on and is now not set"):
-        preprocess(sources=[corpus], options=dataclasses.replace(other, protect=False))
 
 
 def test_users_patterns_and_symbols_can_be_combined(tmp_path):

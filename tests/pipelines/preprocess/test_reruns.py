@@ -124,12 +124,6 @@ def test_seed_and_number_of_shards_change_only_the_order(tmp_path, corpus, datas
     assert sorted(records(tmp_path / "two", "train")) == sorted(records(dataset, "train"))
 
 
-def test_number_of_buckets_does_not_change_the_shards(tmp_path, monkeypatch, corpus, dataset):
-    monkeypatch.setattr(preprocess_sizes, "_BUCKET_BYTES", 300)
-    preprocess(sources=[corpus], options=options(tmp_path / "out"))
-    assert digest(tmp_path / "out") == digest(dataset)
-
-
 # Repeated runs.
 
 
@@ -247,14 +241,6 @@ def test_one_run_at_a_time_uses_a_local_folder(tmp_path, monkeypatch, corpus, da
     (out / "_work/lock").write_text("process 1 of a host")  # left by a killed run
     preprocess(sources=[corpus], options=options(out), beam_arguments=ONE_THREAD)
     assert digest(out) == digest(dataset)
-
-
-def test_finished_folder_is_not_changed(tmp_path, corpus, dataset, monkeypatch):
-    stamps = {path: path.stat().st_mtime_ns for path in dataset.iterdir()}
-    monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", None)
-    manifest = preprocess(sources=[corpus], options=options(dataset))
-    assert manifest == DatasetManifest.load(dataset)
-    assert {path: path.stat().st_mtime_ns for path in dataset.iterdir()} == stamps
 
 
 def test_a_work_folder_of_the_user_is_refused(tmp_path, corpus):

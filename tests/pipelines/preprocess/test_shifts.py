@@ -73,15 +73,6 @@ def texts_of(lengths):
 LENGTHS = np.random.default_rng(1).integers(5, 200, 2000).tolist()
 
 
-def test_position_and_offset_of_a_window():
-    # A line is missing on the target side after row 512.
-    targets = LENGTHS[:512] + LENGTHS[513:] + [7]
-    windows = list(find_windows(table(texts_of(LENGTHS), texts_of(targets))))
-    assert [window.first_row for window in windows] == [0, 285, 570, 855, 1140, 1425, 1710]
-    assert [window.rows for window in windows] == [285] * 7
-    assert [window.offset for window in windows][2:] == [-1] * 5
-
-
 def test_equal_constant_short_and_null_texts_are_not_shifted():
     for sources, targets in (
         (LENGTHS, LENGTHS), ([5] * 500, LENGTHS[:500]), ([5] * 500, [5] * 500),

@@ -13,7 +13,6 @@ from tt.pipelines.preprocess.spills import (
     HEADER,
     Batch,
     SplitPlan,
-    bucket_bounds,
     find_spill,
     merge_bucket,
     read_buckets,
@@ -44,13 +43,6 @@ def texts(found):
 
 def pairs(headers):
     return list(zip(headers["order"].tolist(), headers["row"].tolist(), strict=True))
-
-
-@pytest.mark.parametrize("buckets", [3, 1000])
-def test_bucket_bounds_cut_all_digests_into_equal_ranges(buckets):
-    bounds = bucket_bounds(buckets).tolist()
-    assert bounds == [min(k for k in (i * 2**64 // buckets, i * 2**64 // buckets + 1)
-                          if k * buckets >= i * 2**64) for i in range(1, buckets)]  # fmt: skip
 
 
 @settings(max_examples=30)

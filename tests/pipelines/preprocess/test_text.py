@@ -322,21 +322,6 @@ def test_read_texts(tmp_path, monkeypatch, suffix):
 # Descriptions of sources.
 
 
-def test_description_and_identity_of_sources(tmp_path):
-    pair = text_pair(tmp_path, b"a\n" * 200_000, b"x\n" * 300_000)
-    assert pair.describe() == f"text  {pair.source_path} + {pair.target_path}  1.0 MB"
-    tsv = Tsv(text_file(tmp_path, "a.tsv.gz", b"." * 120_000), given_name="web")
-    assert tsv.describe() == f"tsv  web = {tsv.path}  0.1 MB compressed"
-    assert (pair.text_bytes(), tsv.text_bytes()) == (1_000_000, 480_000)
-    assert (tsv.name, tsv.file_of(3), pair.file_of(3)) == ("web", tsv.path, pair.source_path)
-    identity = Jsonl(text_file(tmp_path, "a.jsonl", b"{}"), "s.t", "t").identity()
-    [file] = identity.pop("files")
-    assert (file["path"], file["bytes"]) == (str(tmp_path / "a.jsonl"), 2)
-    assert identity == {"kind": "jsonl", "name": file["path"], "columns": ["s.t", "t"]}
-    for source in (pair, tsv):
-        assert json.loads(json.dumps(source.identity())) == source.identity()
-
-
 # Real corpora, in their original state.
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from command_line import run
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
 from huggingface_folders import write_marian
 from marian_models import PIECES, TEXTS, train_pieces
@@ -91,15 +90,6 @@ def test_vocab_of_equals_giving_the_files_and_options(model, tmp_path):
     assert again.plan.fingerprint == named.fingerprint
 
 
-def test_command_escapes_the_first_pair(model, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write_pairs(tmp_path, [("`output` \x1b[31mred", "rot"), *PAIRS[200:]])
-    arguments = ("corpus.en+corpus.de", "--vocab-of", model, "--output", "in domain")
-    assert run("preprocess", *arguments, "--max-length-ratio", "0", "--min-letters", "0") == 0
-    first = capsys.readouterr().err.splitlines()[0]
-    assert first == r'first pair of corpus.en + corpus.de: en "`output` \x1b[31mred", de "rot"'
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -118,11 +108,6 @@ def test_options_that_define_another_vocabulary_are_errors(model, tmp_path, chan
     with pytest.raises(UserError, match=message):
         request_with(model, tmp_path, **changes).plan()
     assert not (tmp_path / "dataset").exists()
-
-
-def test_missing_model_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="no model folder at nowhere"):
-        request_with("nowhere", tmp_path).plan()
 
 
 def test_training_starts_from_an_opus_model(tmp_path):

@@ -198,12 +198,6 @@ def test_load_vocabularies(model_file, tmp_path):
         load_vocabularies(tmp_path)
 
 
-def test_bad_model_files(tmp_path):
-    (tmp_path / "x.spm").write_bytes(b"no model")
-    with pytest.raises(UserError, match=r"x\.spm is not a SentencePiece model"):
-        Vocabulary(tmp_path / "x.spm", TextNormalization())
-
-
 # Round trips of texts.
 
 KEPT = TextNormalization(clean_whitespace=False)
@@ -354,26 +348,6 @@ def test_default_size_is_reduced_to_the_largest_possible(tmp_path, kind):
     assert train(sentences(50), size=pieces, kind=kind) == model
     with pytest.raises(UserError, match=f"{pieces + 1} tokens: .* at most {pieces}. Set"):
         train(sentences(50), size=pieces + 1, kind=kind)
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"keep_whitespace": True, "rule": "identity"},
-        {"byte_fallback": True},
-        {"character_coverage": 0.98},
-        {"kind": "bpe"},
-    ],
-    ids=lambda option: next(iter(option)),
-)
-def test_reduced_size_works_with_every_option(tmp_path, option):
-    lines = [f"{line}  ² X\t{line}" for line in sentences(50)]
-    model = train(lines, size=None, **option)
-    (tmp_path / "x.spm").write_bytes(model)
-    vocabulary = Vocabulary(tmp_path / "x.spm", KEPT)
-    kept = "a  a" if "keep_whitespace" in option else "a a"
-    assert vocabulary.decode(vocabulary.encode(["a  a"])) == [kept]
-    assert model == train(lines, size=vocabulary.piece_count, **option)
 
 
 def test_default_character_coverage_depends_on_the_script(tmp_path):

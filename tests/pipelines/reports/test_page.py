@@ -52,11 +52,6 @@ def test_all_texts_are_escaped():
     assert text.count("<script") == 1
 
 
-def test_facts_without_a_value_are_left_out():
-    html = render([Facts([("a", None), ("b", ""), ("c", 0), ("d", False)])])
-    assert re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", html) == [("c", "0"), ("d", "no")]
-
-
 def test_data_cannot_end_its_element():
     written = script_data("x", {"text": BAD})
     inner = written.removeprefix('<script type="application/json" id="x">').removesuffix(

@@ -33,12 +33,6 @@ def test_default_number_of_placeholders_depends_on_the_training_pairs(given, pai
     assert options.for_model(TrainingData(placeholder_pairs=pairs)).placeholders == expected
 
 
-@pytest.mark.parametrize("number", [-1, 9])
-def test_number_of_placeholders_must_be_0_to_8(number):
-    with pytest.raises(UserError, match=f"`placeholders` must be 0 to 8. Received: {number}"):
-        TextOptions(placeholders=number)
-
-
 def test_patterns_of_the_dataset_are_added_to_the_protection():
     data = TrainingData(protect_regex=["SKU-[0-9]+", "x+"])
     for given, patterns in (((), ("SKU-[0-9]+", "x+")), (("x+", "y+"), ("SKU-[0-9]+", "x+", "y+"))):

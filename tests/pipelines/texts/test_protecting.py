@@ -292,20 +292,6 @@ def test_piece_keeps_its_full_stop_at_the_end_of_a_paragraph():
         assert cell.translation == expected
 
 
-def test_placeholder_in_a_source_is_kept_without_protection():
-    off = Protection(protect=False)
-    [cell] = translate(["⟦1⟧"], Reverser(), protection=off).translations
-    assert cell.translation == "⟦1⟧"
-
-    class Same(Reverser):
-        def translate_ids(self, source_ids):
-            found, work = super().translate_ids(source_ids)
-            return [Translation((Hypothesis("ab ⟦1⟧", -1),)) for _ in found], work
-
-    [own, invented] = translate(["ab ⟦1⟧", "ab"], Same(), protection=off).translations
-    assert (own.translation, invented.translation) == ("ab ⟦1⟧", "ab")
-
-
 TAGS = ["a", "b", "em", "span"]
 AROUND = [("**", "**"), ("*", "*"), ("__", "__"), ("_", "_"), ("~~", "~~"), ("[", "](http://a.bc)")]
 AROUND += [(f"<{tag}>", f"</{tag}>") for tag in TAGS] + [("<a href='/x'>", "</a>"), ("(", ")")]

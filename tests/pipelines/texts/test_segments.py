@@ -58,13 +58,6 @@ def test_sentences_in_several_languages(language, text, sentences):
     assert "".join(split_sentences(text, language=language)) == text
 
 
-def test_any_code_of_a_language_selects_its_rules():
-    text = "Am 3. Oktober kam er. Er blieb."
-    for language in ("deu", "ger", "DE_at"):
-        assert pieces_of(text, language) == ["Am 3. Oktober kam er.", "Er blieb."]
-    assert pieces_of(text, "English")[0] == "Am 3."  # older versions could save such a name
-
-
 @given(text=TEXTS, language=LANGUAGES)
 def test_joined_parts_are_the_text(text, language):
     parts = split_sentences(text, language=language)

@@ -52,14 +52,6 @@ def test_spans_between_tags(text, parts, found):
     assert [span.role != "" for span in spans] == [bool(_TAG.fullmatch(each)) for each in found]
 
 
-def test_entity_that_the_model_knows_is_no_span():
-    text = "a &uuml; &copy; b"
-    entities = [span_of(text, "&uuml;"), span_of(text, "&copy;")]
-    assert add_spans(text, [], entities) == []
-    assert add_spans(text, [], entities, is_known=lambda c: c == "ü") == entities[1:]
-    assert add_spans(text, [], [Span(2, 15, text[2:15])]) == [Span(2, 15, text[2:15])]
-
-
 # --- keep_pairs ------------------------------------------------------------------------------
 
 
