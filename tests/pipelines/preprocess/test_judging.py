@@ -77,12 +77,13 @@ def test_pairs_in_other_languages_are_rejected_by_default(noisy, tmp_path):
 
 
 def test_languages_are_not_compared_without_codes_or_without_the_filter(noisy, tmp_path):
-    without_codes = plan(noisy, tmp_path / "a", source_language="", target_language="")
-    assert without_codes.options.language_filter is False
-    planned = plan(noisy, tmp_path / "off", language_filter=False)
-    made = run_preprocess(planned, beam_arguments=ONE_THREAD)
-    assert made.options["language_filter"] is False
-    assert not {*made.rejected} & {"wrong_language_source", "wrong_language_target"}
+    for name, options in (
+        ("off", {"language_filter": False}),
+        ("codes", {"source_language": "", "target_language": ""}),
+    ):
+        made = run_preprocess(plan(noisy, tmp_path / name, **options), beam_arguments=ONE_THREAD)
+        assert made.options["language_filter"] is False
+        assert not {*made.rejected} & {"wrong_language_source", "wrong_language_target"}
 
 
 def test_an_error_after_most_pairs_are_rejected_counts_the_reasons(noisy, tmp_path):

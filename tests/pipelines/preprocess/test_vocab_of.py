@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
 from huggingface_folders import write_marian
 from marian_models import PIECES, TEXTS, train_pieces
@@ -110,6 +111,15 @@ def test_options_that_define_another_vocabulary_are_errors(model, tmp_path, chan
     assert not (tmp_path / "dataset").exists()
 
 
+@pytest.fixture
+def eager():
+    """Execute the functions of TensorFlow eagerly, because tracing takes longer than few steps."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.mark.usefixtures("eager")
 def test_training_starts_from_an_opus_model(tmp_path):
     """This OPUS-MT model has one embedding, although it has two SentencePiece models."""
     imported, opus = tmp_path / "imported", write_marian(tmp_path / "opus")

@@ -43,6 +43,7 @@ from tt.pipelines.preprocess.vocabularies import (
     distinct_lines,
     has_large_script,
     merge_samples,
+    train_vocabulary,
 )
 
 WORDS = [
@@ -316,16 +317,15 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_advice_of_the_trainer_works(tmp_path, mistake):
+def test_the_advice_of_the_trainer_works(mistake):
     lines, changes, words = MISTAKES[mistake]
-    lines = lines or sentences(60)
-    corpus = write_tsv(tmp_path / "a.tsv", lines, lines[::-1])
+    lines = distinct_lines(lines or sentences(60))
     with pytest.raises(UserError, match=words) as caught:
-        preprocess(sources=[corpus], options=options(tmp_path / "out", **changes))
+        train_vocabulary(lines, options("out", **changes), file=SHARED_MODEL)
     advised = int(re.search(r"Set `vocabulary_size=(\d+)`", str(caught.value))[1])
     assert "vocab_size" not in str(caught.value)
     changes = changes | {"vocabulary_size": advised}
-    assert preprocess(sources=[corpus], options=options(tmp_path / "out", **changes)).pairs_kept
+    assert train_vocabulary(lines, options("out", **changes), file=SHARED_MODEL)
 
 
 def test_long_lines_train_a_vocabulary(tmp_path):
