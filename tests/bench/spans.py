@@ -12,10 +12,10 @@ must translate the language pair of the test set.
 
 from __future__ import annotations
 
+import argparse
 import collections
 import random
-
-from given_test_set import model_parser, read_test_set
+from pathlib import Path
 
 from tt.model.engines.loading import load_translator
 from tt.model.engines.translator import Engine
@@ -23,6 +23,7 @@ from tt.model.formats.model_folder import load_about
 from tt.model.text.scores import bleu
 from tt.model.text.spans import Protection
 from tt.model.transformer.search_options import Decoding
+from tt.pipelines.preprocess.ready_made import held_out_pairs
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import TranslatedText, translate_texts
 
@@ -62,9 +63,22 @@ def count_spans(texts: list[str], translations: list[str]) -> tuple[int, int]:
     return wanted, kept
 
 
+def read_test_set(files: list[Path]) -> tuple[list[str], list[str]]:
+    """Return sources and references, of the embedded corpus if no files are given."""
+    if files:
+        sources, references = (path.read_text("utf-8").splitlines() for path in files)
+        return sources, references
+    pairs = held_out_pairs()
+    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+
 def main() -> None:
     """Print the rows."""
-    parser = model_parser(__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="Read the model from this run folder or model folder.")
+    parser.add_argument("files", nargs="*", type=Path, help="Read source and reference here.")
+    parser.add_argument("--source-language", default="en")
+    parser.add_argument("--beam-size", type=int, default=4)
     parser.add_argument("--texts", type=int, default=2000)
     given = parser.parse_args()
     sources, targets = read_test_set(given.files)
