@@ -123,11 +123,10 @@ bench: $(BENCH)
 	$(BIN)/python tests/bench/translate_memory.py
 	$(MAKE) bench-train
 
-# Measures training and its input as ratios to a plain TensorFlow step and to PyTorch, in 15 minutes.
+# Measures training as a ratio to PyTorch, in 10 minutes. With BEFORE, which is the Python of an
+# environment with another version of `tt`, also as a ratio to that version.
 bench-train: $(RUNTIME) $(TORCH)/.installed
-	$(BIN)/python tests/bench/records_to_batches.py
-	$(BIN)/python tests/bench/records_to_batches.py --memory
-	$(BIN)/python tests/bench/train.py
+	$(BIN)/python tests/bench/train.py $(if $(BEFORE),--before $(BEFORE))
 
 # Measures the decoder as a ratio to CTranslate2, and `tt translate-batch` as a ratio to the decoder.
 # Not part of `make bench`, because it needs a trained model and texts in its source language:

@@ -1,4 +1,4 @@
-"""Each script of `make bench` runs in its smallest form, without PyTorch, Kafka and limits."""
+"""Scripts of `make bench` and `make bench-translate` run in their smallest form, without limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from toy import toy_sentences
 
 BENCH = Path(__file__).resolve().parent / "bench"
 ENGLISH = "She reads the old book", "The dog sleeps", "We walk to the river", "It rains again"
@@ -35,26 +36,33 @@ def texts(tmp_path_factory):
 def test_preprocess_is_compared_with_sentencepiece(texts, tmp_path):
     said = run_script(
         "preprocess.py", "--pairs", 20_000, "--rounds", 1, "--cache", tmp_path,
-        "--only", "bare", "one", "one-least-filters", "--texts", *texts,
+        "--only", "bare", "one", "--texts", *texts,
     )  # fmt: skip
-    assert "one core, default filters, ratio to bare" in said
+    assert "one, ratio to bare" in said
 
 
-def test_training_input_and_memory_are_measured():
-    assert "ids/s" in run_script(
-        "records_to_batches.py", "--pairs", 2000, "--epochs", 1, "--no-limits"
-    )
-    assert " 0 new traces" in run_script(
-        "records_to_batches.py", "--memory", "--steps", 20, "--no-limits"
-    )
-
-
-def test_training_is_compared_with_a_plain_step():
-    said = run_script(
-        "train.py", "--only", "tiny-float32", "--rounds", 1, "--no-peer", "--no-limits"
-    )
-    assert "ratio of tt's speed to plain step" in said
+def test_training_is_compared_with_another_version(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    options = ("--only", "tiny", "--rounds", 1, "--no-peer", "--no-limits")
+    said = run_script("train.py", *options, "--before", sys.executable)
+    assert "tiny, ratio of tt's speed to tt before" in said
 
 
 def test_memory_of_translation_is_measured():
-    run_script("translate_memory.py", "--rows", 1000, "--factor", 2)
+    assert "2 times the rows" in run_script("translate_memory.py", "--rows", 1000, "--factor", 2)
+
+
+def test_the_decoder_is_compared_with_ctranslate2(trained_toy, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("".join(f"{source}\n" for source, _ in toy_sentences(200, seed=3)))
+    options = ("--rounds", 1, "--beam-sizes", 1, "--no-limits")
+    said = run_script("decode.py", trained_toy.run, text, *options)
+    assert "beam 1, float32, tt's speed relative to CTranslate2" in said
+
+
+def test_a_job_is_compared_with_its_engine(trained_toy, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("".join(f"{source}\n" for source, _ in toy_sentences(2000, seed=3)))
+    options = ("--rows", 2000, "--rounds", 1, "--engine", "ctranslate2", "--no-limits")
+    said = run_script("translate.py", trained_toy.run, text, *options)
+    assert "ctranslate2, ratio of the job's speed to the decoder's" in said

@@ -3,7 +3,7 @@
 The words are built from syllables and drawn by Zipf's law, so that a SentencePiece model splits
 them roughly as it splits a natural corpus. The same arguments give the same rows on every machine.
 
-    python tests/bench/corpus.py --pairs 1000000 --text
+    python tests/bench/corpus.py --pairs 1000000
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import sentencepiece
-from folders import cache_folder
+from processes import cache_folder
 
 ROW_GROUP_PAIRS = 1 << 16  # generated, and held in memory, at a time
 
@@ -52,18 +52,9 @@ _UNCLEAN_SHARE = 0.01
 # The table contains every word once in each of these forms. A sentence is a list of numbers in that
 # table, and Arrow joins the words.
 _FORMS = (
-    "{word}",
-    "{capital}",
-    "{word},",
-    "{word}.",
-    "{word}?",
-    "{word}!",
-    "{capital}.",
-    " {word}",
-    "{word}\x07",
-    "\u200b{word}",
-    "{word}\u00a0",
-)
+    "{word}", "{capital}", "{word},", "{word}.", "{word}?", "{word}!", "{capital}.", " {word}",
+    "{word}\x07", "\u200b{word}", "{word}\u00a0",
+)  # fmt: skip
 _PLAIN, _CAPITAL, _COMMA, _FULL_STOP, _QUESTION, _EXCLAMATION, _ONLY_WORD, _UNCLEAN = range(8)
 _COMMA_SHARE = 0.05
 _NAME_SHARE = 0.03
@@ -132,19 +123,6 @@ def make_corpus(pairs: int, *, cache: Path) -> Path:
     return path
 
 
-def make_texts(corpus: Path) -> tuple[Path, Path]:
-    """Return both sides of a corpus as line-aligned .gz files; write them if they are missing."""
-    paths = (corpus.with_suffix(".source.gz"), corpus.with_suffix(".target.gz"))
-    for path, column in zip(paths, ("source", "target"), strict=True):
-        if not path.exists():
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            with gzip.open(temporary, "wt", encoding="utf-8", compresslevel=3) as file:
-                for batch in pq.ParquetFile(corpus).iter_batches(columns=[column]):
-                    file.writelines(f"{text}\n" for text in batch.column(0).to_pylist())
-            temporary.replace(path)
-    return paths
-
-
 def read_texts(texts: Sequence[Path]) -> pa.Table:
     """Return the pairs of two line-aligned text or .gz files."""
     sides = []
@@ -181,18 +159,11 @@ def make_vocabulary(
         with temporary.open("wb") as file:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(table["source"].to_pylist() + table["target"].to_pylist()),
-                model_writer=file,
-                model_type="unigram",
-                vocab_size=size,
+                model_writer=file, model_type="unigram", vocab_size=size, character_coverage=1.0,
                 hard_vocab_limit=False,  # a small corpus has fewer pieces
-                character_coverage=1.0,
-                pad_id=0,
-                unk_id=1,
-                bos_id=2,
-                eos_id=3,
-                num_threads=_VOCABULARY_THREADS,
+                pad_id=0, unk_id=1, bos_id=2, eos_id=3, num_threads=_VOCABULARY_THREADS,
                 minloglevel=2,
-            )
+            )  # fmt: skip
         temporary.replace(path)
     return path
 
@@ -283,9 +254,6 @@ def _parse(arguments: list[str] | None = None) -> Any:
     parser = argparse.ArgumentParser(description="Make a corpus and a vocabulary for benchmarks.")
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument(
-        "--text", action="store_true", help="Write the corpus as two .gz text files, too."
-    )
-    parser.add_argument(
         "--cache", type=Path, default=cache_folder(), help="Keep the files in this folder."
     )
     parser.add_argument(
@@ -299,8 +267,5 @@ if __name__ == "__main__":
     if options.texts:
         print(*copy_corpus(options.texts, pairs=options.pairs, cache=options.cache), sep="\n")
     else:
-        made = make_corpus(options.pairs, cache=options.cache)
-        print(made)
-        if options.text:
-            print(*make_texts(made), sep="\n")
+        print(make_corpus(options.pairs, cache=options.cache))
         print(make_vocabulary(cache=options.cache))

@@ -1,6 +1,5 @@
 """Measure the language filter, the alignment filter and two flags on real pairs.
 
-    .venv/bin/python tests/bench/filters.py
     .venv/bin/python tests/bench/filters.py --pairs 2000
 
 The script reads the corpora of `../shared/data`. For labeled web pairs, it prints the share of each
@@ -22,7 +21,7 @@ import collections
 import random
 
 import numpy as np
-from flags import CORPORA, MESSY, read, read_tsv
+from real_corpora import CORPORA, MESSY, read_newstest, read_pairs, read_tsv
 
 from tt.model.text.languages import find_language
 from tt.pipelines.preprocess.filters import Filters, text_reasons
@@ -84,11 +83,11 @@ def judge_clean(pairs_per_corpus: int) -> None:
           f"{'other language':>16}{'0.1 %':>8}{'1 %':>7}{'5 %':>7}{'50 %':>7}"
           f"{'swapped found':>15}")  # fmt: skip
     everything = {
-        name: (read(folder, train, languages), languages)
+        name: (read_pairs(folder, train, languages), languages)
         for name, (folder, train, _, languages) in CORPORA.items()
     }
-    rows = read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)[1:]
-    everything["newstest de"] = [(r[1], r[2]) for r in rows if r[2]], ("en", "de")
+    _, rows = read_newstest()
+    everything["newstest de"] = [(row[1], row[2]) for row in rows], ("en", "de")
     total = lost = only = 0
     for name, (pairs, codes) in everything.items():
         others = [i for i, pair in enumerate(pairs) if is_other(pair, codes)]
@@ -116,10 +115,10 @@ def judge_clean(pairs_per_corpus: int) -> None:
 
 def judge_systems() -> None:
     """Print how often `wrong_language` fires on the outputs of real systems."""
-    rows = read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)
+    names, rows = read_newstest()
     print("\n`wrong_language` on newstest, English to German, per 10,000 translations")
-    for place, name in enumerate(rows[0][3:], 3):
-        texts = [row[place] for row in rows[1:] if row[place]]
+    for place, name in enumerate(names[3:], 3):
+        texts = [row[place] for row in rows if row[place]]
         alarms = sum(compare_language(text, code="de") == OTHER for text in texts)
         print(f"    {name:<20}{1e4 * alarms / len(texts):.1f} of {len(texts):,}")
 

@@ -1,39 +1,39 @@
 """Measure how often flags fire on human translations, and how much deliberate damage they find.
 
-    .venv/bin/python tests/bench/flags.py
-    .venv/bin/python tests/bench/flags.py --only Tatoeba --show 5
+    .venv/bin/python tests/bench/flags.py --only Tatoeba
 
 Reads the real corpora of `../shared/data`. For each corpus, in both directions, the limits are
 those that a model of its training pairs would store: quantiles of the token ratio, with a
 vocabulary of 8,000 (4,000 for the few labeled pairs). Prints the flagged rows per 10,000 human
 translations, the share of damaged translations that the flags find, the cuts that each share of
-the median finds, how often flags fire on the outputs of real systems, and the CPU microseconds per
-row.
+the median finds, and how often flags fire on the outputs of real systems.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import csv
 import dataclasses
-import gzip
 import random
 import string
-import time
 import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from round_trip import DATA, NORMALIZATION, load
+from real_corpora import (
+    CORPORA,
+    MESSY,
+    Pairs,
+    make_vocabulary,
+    read_newstest,
+    read_pairs,
+    read_tsv,
+)
 
 from tt.model.dataset.manifest import ratio_places
 from tt.model.formats.model_card import About, TrainingData, ratio_quantiles
-from tt.model.text.spans import Protection
 from tt.model.text.vocabulary import Vocabulary
 from tt.pipelines.preprocess.filters import Filters, text_reasons, token_reasons
-from tt.pipelines.preprocess.placeholders import replace_shared_spans
-from tt.pipelines.preprocess.vocabularies import distinct_lines
 from tt.pipelines.texts.figures import find_figures
 from tt.pipelines.texts.judging import find_lost_ends, flag_sentence, has_lost_end
 from tt.pipelines.texts.limits import (
@@ -47,17 +47,7 @@ from tt.pipelines.texts.limits import (
     Limits,
 )
 
-Pairs = list[tuple[str, str]]
 SHAPE = (REPEATS, COPY, SHORT, LONG)  # documented to fire on at most 5 of 10,000
-CORPORA = {  # folder, training split, held-out splits, languages
-    "Multi30k de": ("multi30k", "train", ("val", "test_2016_flickr"), ("en", "de")),
-    "Multi30k fr": ("multi30k", "train", ("val", "test_2016_flickr"), ("en", "fr")),
-    "Tatoeba de": ("tatoeba_de_en", "train", ("dev", "test"), ("de", "en")),
-    "Tatoeba zh": ("tatoeba_zh_en", "train", ("dev", "test"), ("zh", "en")),
-    "TED ru": ("ted_ru_en", "train_not_ted", ("dev", "test"), ("ru", "en")),
-    "news zh": ("news_zh_en", "train", ("dev", "test"), ("zh", "en")),
-}
-MESSY = ("de", "fr", "ga", "el", "mt", "pt")
 UNSPACED = ("zh",)
 RUSSIAN, CHINESE = "Он не знает, почему собака лает. ", "他不知道那条狗为什么叫。"
 
@@ -78,26 +68,6 @@ class Corpus:
         return Corpus(self.name, train, test, self.target, self.source)
 
 
-def read(folder: str, split: str, languages: tuple[str, str]) -> Pairs:
-    """Read a split, normalized, without the pairs in which a side is empty."""
-    sides = [
-        NORMALIZATION(
-            gzip.decompress((DATA / folder / f"{split}.{code}.gz").read_bytes())
-            .decode()
-            .split("\n")
-        )
-        for code in languages
-    ]
-    return [pair for pair in zip(*sides, strict=True) if all(pair)]
-
-
-def read_tsv(path: str, *, columns: int) -> list[list[str]]:
-    """Read a TSV file without its malformed lines."""
-    text = gzip.decompress((DATA / path).read_bytes()).decode()
-    rows = csv.reader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE)
-    return [NORMALIZATION(row) for row in rows if len(row) == columns]
-
-
 def corpora() -> Iterator[Corpus]:
     """Yield each corpus in its first direction.
 
@@ -105,9 +75,9 @@ def corpora() -> Iterator[Corpus]:
     crawled corpus. For newstest, every second set is training data.
     """
     for name, (folder, train, held_out, languages) in CORPORA.items():
-        test = [pair for split in held_out for pair in read(folder, split, languages)]
-        yield Corpus(name, read(folder, train, languages), test, *languages)
-    rows = [row for row in read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)[1:] if row[2]]
+        test = [pair for split in held_out for pair in read_pairs(folder, split, languages)]
+        yield Corpus(name, read_pairs(folder, train, languages), test, *languages)
+    _, rows = read_newstest()
     sets = sorted({row[0] for row in rows})
     train, test = ([(row[1], row[2]) for row in rows if row[0] in part]
                    for part in (sets[::2], sets[1::2]))  # fmt: skip
@@ -271,36 +241,24 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="Use only corpora with this name prefix.")
-    parser.add_argument("--show", type=int, default=0, help="Show N flagged human translations.")
     given = parser.parse_args()
-    damaged, shares, spans = Report(), Report(), Report()
+    damaged, shares = Report(), Report()
     references: list[tuple[str, int, collections.Counter[str]]] = []
-    costs: list[tuple[int, float]] = []
     for first in corpora():
         if not first.name.startswith(given.only):
             continue
         lines = [side for pair in first.train for side in pair]
         size = 4000 if first.name.startswith("messy") else 8000
-        vocabulary = load(distinct_lines(lines), rule="nmt_nfkc", size=size)
+        vocabulary = make_vocabulary(lines, size=size)
         for corpus in (first, first.turned()):
             limits = find_limits(corpus, vocabulary)
             name = f"{corpus.name} > {corpus.target}"
-            start = time.process_time()
-            for source, target in corpus.test:
-                flag_sentence(source, target, limits=limits, source_tokens=1, target_tokens=1)
-            costs.append((len(corpus.test), time.process_time() - start))
             found = judge(corpus.test, limits=limits, vocabulary=vocabulary)
             counts = collections.Counter(flag for each in found for flag in each)
             counts["shape"] = sum(bool(set(each) & set(SHAPE)) for each in found)
             counts["any"] = sum(map(bool, found))
             references.append((name, len(found), counts))
-            shown = [i for i, each in enumerate(found) if set(each) & set(SHAPE)]
-            for i in random.Random(1).sample(shown, min(given.show, len(shown))):
-                print("   ", found[i], *corpus.test[i], sep=" | ")
             trade(corpus, limits, vocabulary, shares)
-            if not corpus.name.startswith("TED"):
-                judge_spans(corpus, limits, spans)
-            print(f"{name:<20} {describe_limits(limits)}")
             for kind, flag, pairs in damages(corpus, limits, vocabulary):
                 if not pairs:
                     continue
@@ -318,21 +276,8 @@ def main() -> None:
     print("\n`without_end`, all corpora but TED: flagged human translations; cuts found")
     for kind, (found, rows) in shares.counts.items():
         print(f"    {kind:<24}{rows:>9,} rows {found / rows:>9.3%}")
-    print("\nFlagged per 10,000 human translations with protected spans, all corpora but TED")
-    for kind, (found, rows) in spans.counts.items():
-        print(f"    {kind:<24}{rows:>9,} rows {1e4 * found / rows:>9.1f}")
-    rows, seconds = (sum(column) for column in zip(*costs, strict=True))
-    print(f"\n{1e6 * seconds / rows:.2f} us per row, {rows:,} rows")
     if not given.only:
         print_systems()
-
-
-def describe_limits(limits: Limits) -> str:
-    """Describe the accepted ratios."""
-    return (
-        f"ratios {limits.shortest:.3f}, {limits.usual:.3f}, {limits.longest:.3f}; without the end "
-        f"{limits.without_end:.2f} of the median"
-    )
 
 
 def trade(corpus: Corpus, limits: Limits, vocabulary: Vocabulary, shares: Report) -> None:
@@ -357,21 +302,6 @@ def trade(corpus: Corpus, limits: Limits, vocabulary: Vocabulary, shares: Report
             shares.add(f"{share:g} finds {name}", int((found < share).sum()), len(whole))
 
 
-def judge_spans(corpus: Corpus, limits: Limits, spans: Report) -> None:
-    """Add the flags of references with protected spans, unmasked and as a model sees them.
-
-    These are the pairs in which both sides contain all spans. Flags that need tokens are left out.
-    """
-    for pair in corpus.test:
-        found = Protection().find(pair[0])
-        masked = replace_shared_spans(*pair, protection=Protection())
-        if found and masked.placeholders == len(found):
-            for title, (source, target) in (("as they are", pair), ("masked", masked[:2])):
-                flagged = flag_sentence(source, target, limits=limits)
-                for name in (REPEATS, COPY, WRONG_SCRIPT, NUMBER):
-                    spans.add(f"{title}: {name}", name in flagged, 1)
-
-
 def print_references(found: list[tuple[str, int, collections.Counter[str]]]) -> None:
     """Print the flagged rows per 10,000 human translations."""
     names = ["shape", *(flag for flag in FLAGS if any(c[flag] for _, _, c in found)), "any"]
@@ -390,15 +320,12 @@ def print_references(found: list[tuple[str, int, collections.Counter[str]]]) -> 
 
 def print_systems() -> None:
     """Print how often flags fire on the outputs of real systems, with the limits of newstest."""
-    rows = read_tsv("newstest_en_de/newstest.tsv.gz", columns=7)
-    names, rows = rows[0][2:], [row for row in rows[1:] if row[2]]
-    vocabulary = load(
-        distinct_lines([text for row in rows for text in row[1:3]]), rule="nmt_nfkc", size=8000
-    )
+    names, rows = read_newstest()
+    vocabulary = make_vocabulary([text for row in rows for text in row[1:3]], size=8000)
     human = Corpus("newstest", [(row[1], row[2]) for row in rows], [], "en", "de")
     limits = find_limits(human, vocabulary)
     print("\nFlagged per 10,000 translations of newstest, English to German")
-    for i, name in enumerate(names, 2):
+    for i, name in enumerate(names[2:], 2):
         judged = judge([(row[1], row[i]) for row in rows], limits=limits, vocabulary=vocabulary)
         counts = collections.Counter(flag for each in judged for flag in each)
         shown = ", ".join(f"{1e4 * n / len(rows):.1f} {flag}" for flag, n in counts.most_common())

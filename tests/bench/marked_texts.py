@@ -39,21 +39,7 @@ from tt.pipelines.texts.translating import TranslatedText, translate_texts
 
 _FOLDER = Path(__file__).resolve().parents[1] / "support" / "marked_texts"
 _VOID = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "source",
-        "track",
-        "wbr",
-    ]
+    "area base br col embed hr img input link meta source track wbr".split()  # noqa: SIM905
 )
 
 

@@ -50,7 +50,6 @@ def main() -> None:
     parser.add_argument("corpus")
     parser.add_argument("vocabulary")
     parser.add_argument("--cache", required=True, help="Cache the ids in this empty folder.")
-    parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
     datasets.disable_progress_bars()
     tokenizer = convert(options.vocabulary)
@@ -64,15 +63,11 @@ def main() -> None:
 
     start = time.perf_counter()
     pairs.map(
-        encode,
-        batched=True,
-        batch_size=1000,
-        num_proc=options.processes if options.processes > 1 else None,
-        load_from_cache_file=False,
+        encode, batched=True, batch_size=1000, load_from_cache_file=False,
         features=datasets.Features(
             {side: datasets.Sequence(datasets.Value("int32")) for side in ("source", "target")}
         ),
-    )
+    )  # fmt: skip
     seconds = time.perf_counter() - start
 
     processor = sentencepiece.SentencePieceProcessor(model_file=options.vocabulary)

@@ -1,4 +1,4 @@
-"""Run a command on some cores and measure its time and memory, including its child processes.
+"""Run a command on some cores and measure its time and memory; judge measured numbers.
 
 The module imports only the standard library, because Linux counts the memory of the process that
 starts a command in the memory of the command. The measuring process must therefore be small.
@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -70,13 +71,9 @@ def run(
         with _pinned(cores):
             start = time.perf_counter()
             process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**os.environ, **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-            )
+                command, cwd=folder, env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+            )  # fmt: skip
         with _SampledMemory(process.pid) as memory:
             try:
                 _, status, usage = os.wait4(process.pid, 0)
@@ -88,11 +85,8 @@ def run(
         if process.returncode:
             errors.seek(0)
             lines = errors.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:]
-            raise CommandError(
-                "\n".join(
-                    [f"exit code {process.returncode}: {' '.join(map(str, command))}", *lines]
-                )
-            )
+            said = f"exit code {process.returncode}: {' '.join(map(str, command))}"
+            raise CommandError("\n".join([said, *lines]))
         output.seek(0)
         return Finished(
             seconds=seconds,
@@ -100,6 +94,11 @@ def run(
             peak_bytes=max(usage.ru_maxrss * 1024, memory.peak_bytes),
             output=output.read().decode(),
         )
+
+
+def cache_folder() -> Path:
+    """Return the default folder for corpora and vocabularies."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tt-bench"
 
 
 def available_cores() -> list[int]:
@@ -158,3 +157,38 @@ def _proportional_bytes(process: int) -> int:
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Target:
+    """A target for a measured number.
+
+    Attributes:
+      rule: A description of the target.
+      value: The measured value.
+      bound: The smallest or largest accepted value.
+      is_upper_bound: Whether `bound` is the largest accepted value.
+    """
+
+    rule: str
+    value: float
+    bound: float
+    is_upper_bound: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the value reaches the target."""
+        return self.value <= self.bound if self.is_upper_bound else self.value >= self.bound
+
+    def line(self) -> str:
+        """Return a line that describes the target and the value."""
+        sign = "<=" if self.is_upper_bound else ">="
+        verdict = "met" if self.is_met else "NOT met"
+        return f"{verdict:7s}  {self.rule}: {self.value:.2f} (target {sign} {self.bound:.2f})"
+
+
+def judge(targets: list[Target], *, has_limits: bool) -> None:
+    """Print the targets; exit with code 1 if there are limits and one is missed."""
+    print(*(target.line() for target in targets), sep="\n")
+    if has_limits and not all(target.is_met for target in targets):
+        sys.exit(1)

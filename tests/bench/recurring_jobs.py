@@ -1,6 +1,5 @@
 """Measure jobs with repeated sentences, with a translation memory, and on a second day.
 
-    python tests/bench/recurring_jobs.py run train.de.gz
     python tests/bench/recurring_jobs.py run train.de.gz --rows 100000
 
 The model is a run folder or a model folder. The table has rows with real sentences: the k-th of
@@ -99,20 +98,16 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("text", type=Path)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--second-day", nargs="*", default=["unit", "job"])
-    parser.add_argument("--only-second-day", action="store_true")
     options = parser.parse_args()
     with gzip.open(options.text, "rt", encoding="utf-8") as file:
         texts = list(dict.fromkeys(line.rstrip("\n") for line in file))
     random.Random(7).shuffle(texts)
     rows = zipf_rows(texts, options.rows, seed=7)
-    folder = Path(tempfile.mkdtemp(dir=options.folder))
+    folder = Path(tempfile.mkdtemp())
     jobs = Jobs(folder, model=options.model)
     try:
-        if not options.only_second_day:
-            run_once(jobs, folder, texts=texts, rows=rows)
-        for mode in options.second_day:
+        run_once(jobs, folder, texts=texts, rows=rows)
+        for mode in ("unit", "job"):
             chosen = ("--deduplicate", mode)
             each = len(rows) // _FILES
             new = zipf_rows(texts, each, seed=8)

@@ -1,7 +1,6 @@
 """Measure `tt translate-stream` against the bare decoder and against a loop written by hand.
 
     make bench-stream MODEL=run TEXT=train.en.gz
-    python tests/bench/stream.py run train.en.gz --lowercase --json results.json
     python tests/bench/stream.py run train.en.gz --quick                # one round, rates only
 
 Apache Kafka runs on the same cores as the other processes. Each run has its own topics.
@@ -9,18 +8,15 @@ Apache Kafka runs on the same cores as the other processes. Each run has its own
 **Saturation**: all messages wait in a topic of two partitions. The rate is measured between the
 arrival of the first fifth of the translations and the arrival of 95% of them, so that the start
 does not count. The stream is compared with three sides: with bare, the decoder with all texts in
-memory (`stream_sides.py bare`); with the loop (`stream_sides.py loop`), which has the same model,
-engine, threads and batch size; and with the stream at least once. The sides alternate, in another
-order each round. Ratios are computed within a round.
+memory (`engine_alone.py`); with the loop (`stream_loop.py`), which has the same model, engine,
+threads and batch size; and with the stream at least once. The sides alternate, in another order
+each round. Ratios are computed within a round.
 
 **Members**: one member runs on one core, and then two members on one core each.
 
 **Latency**: messages arrive evenly, at shares of the rate at saturation. The latency is the time
 between the producer's timestamp and the arrival of the translation at a consumer of committed
 messages. "Broker" is the same time for a consumer of the input.
-
-**Kills**: the process is killed (SIGKILL) at seeded moments while messages wait, and restarted. The
-benchmark then counts the messages that never arrived and those that arrived more than once.
 
 The exit code is 1 if a limit is missed, unless --no-limits is given.
 """
@@ -29,9 +25,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import gzip
-import json
 import os
 import random
 import signal
@@ -45,8 +39,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from preprocess import Target, judge
-from processes import CommandError, available_cores, run
+from processes import CommandError, Target, available_cores, judge, run
 
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [
@@ -68,22 +61,10 @@ _SHARES = (0.1, 0.5, 0.9)  # of the rate at saturation
 _SKIPPED_SECONDS = 2.0  # at each start, because latencies of the previous load remain
 _QUIET_SECONDS = 1.5  # silence that ends a run
 _SEED = 21
+_SIDES = ("bare", "stream", "at-least-once", "loop")
 _BARE_LIMIT, _LOOP_LIMIT = 0.85, 0.90  # the smallest ratios of the stream's rate to theirs
 _MEMBERS_LIMIT = 1.7  # the smallest ratio of two members to one
 _P50_LIMIT, _P99_LIMIT = 0.3, 0.8  # seconds at half of the rate at saturation, with CTranslate2
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Rate:
-    """The rate at saturation.
-
-    Attributes:
-      rate: The messages per second.
-      cpu_msec: The CPU milliseconds per message of the process, without the broker.
-    """
-
-    rate: float
-    cpu_msec: float
 
 
 class Bench:
@@ -102,33 +83,33 @@ class Bench:
         self._file.write_text("\n".join(self._texts), "utf-8")
         self._sizes: dict[str, str] = {}  # the best batch size of bare, by engine
 
-    def bare(self, engine: str) -> Rate:
-        """Translate the texts with only the decoder."""
-        found = run(
-            [
-                *(sys.executable, _HERE / "stream_sides.py", "bare", self._file, self.given.model),
-                *("--engine", engine, "--beam-size", str(self.given.beam_size)),
-                *("--cut", self._sizes.get(engine, "")),
-            ],
-            cores=len(available_cores()),
-            folder=self._folder,
-            environment={"TF_CPP_MIN_LOG_LEVEL": "3"},
-        ).json()
-        self._sizes[engine] = found["size"]
-        return Rate(rate=found["rate"], cpu_msec=found["cpu_msec"])
+    def bare(self, engine: str) -> float:
+        """Translate the texts with only the decoder; return its rate."""
 
-    def saturate(self, side: str, engine: str) -> Rate:
+        def alone(*arguments: str) -> dict[str, Any]:
+            command = [
+                *(sys.executable, _HERE / "engine_alone.py", self.given.model, self._file),
+                *("--engine", engine, "--beam-size", str(self.given.beam_size)),
+                *("--copies", str(len(available_cores())), *arguments),
+            ]
+            variables = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+            cores = len(available_cores())
+            return run(command, cores=cores, folder=self._folder, environment=variables).json()
+
+        if engine not in self._sizes:
+            rates = alone()["rates"]
+            self._sizes[engine] = max(rates, key=rates.__getitem__)
+        return float(alone("--size", self._sizes[engine])["rate"])
+
+    def saturate(self, side: str, engine: str) -> float:
         """Translate all texts with a stream or a loop; return the steady rate."""
         source, target = self._make_topics()
         self._put(source)
         count = len(self._texts)
         with self._watching(target) as watch, self._running(side, engine, source, target) as it:
             first = _wait(watch, int(_FIRST * count), it)
-            cpu = _cpu_seconds(it.pid)
             last = _wait(watch, int(_LAST * count), it)
-            cpu = _cpu_seconds(it.pid) - cpu
-        done = last[1] - first[1]
-        return Rate(rate=done / (last[0] - first[0]), cpu_msec=1000 * cpu / done)
+        return (last[1] - first[1]) / (last[0] - first[0])
 
     def share(self, engine: str, members: int) -> float:
         """Translate all texts with members on one core each; return their steady rate."""
@@ -158,43 +139,6 @@ class Bench:
             _wait(watch, 50, it)
             return [self._load(source, watch, rate) for rate in rates]
 
-    def kill(self, side: str, engine: str, *, commit: str = "flushed") -> dict[str, Any]:
-        """Kill a side several times while it runs; count its lost and its duplicate messages."""
-        source, target = self._make_topics()
-        count = self.given.kill_messages
-        self._put(source, count)
-        moments = random.Random(_SEED)
-        step = count // (self.given.kills + 1)
-        with self._watching(target) as watch:
-            for _ in range(self.given.kills):
-                with self._running(side, engine, source, target, commit=commit) as process:
-                    # Kill it after some new translations, at a random moment of a bundle.
-                    _wait(watch, watch.look() + moments.randint(1, step), process)
-                    time.sleep(moments.uniform(0, 0.5))
-                    process.kill()
-                    process.wait()
-                watch.look(0.5)
-            with self._running(side, engine, source, target, commit=commit) as process:
-                seen, since = watch.look(), time.monotonic()
-                while time.monotonic() - since < (
-                    _QUIET_SECONDS if self._is_done(source, side) else _PATIENCE
-                ):
-                    if process.poll() is not None:
-                        raise CommandError(f"{side} stopped on its own")
-                    if (now := watch.look(0.2)) != seen:
-                        seen, since = now, time.monotonic()
-            keys = watch.keys()
-        return {
-            "kills": self.given.kills,
-            "messages": count,
-            "lost": count - len(keys),
-            "doubled": keys.total() - len(keys),
-        }
-
-    def _is_done(self, topic: str, side: str) -> bool:
-        found = self._broker.committed(topic, group=_GROUPS[side], partitions=_PARTITIONS)
-        return sum(max(each, 0) for each in found) >= self.given.kill_messages
-
     @contextlib.contextmanager
     def _watching(self, topic: str) -> Iterator[Watch]:
         watch = self._broker.watch(topic, partitions=_PARTITIONS)
@@ -219,7 +163,6 @@ class Bench:
         source: str,
         target: str,
         *,
-        commit: str = "flushed",
         cores: Sequence[int] = (),
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Run a side during the block, on some cores; then stop it by its id."""
@@ -236,8 +179,8 @@ class Bench:
             ]
         else:
             command = [
-                *(sys.executable, _HERE / "stream_sides.py", "loop", self._broker.address),
-                *(source, target, given.model, "--commit", commit, "--most", most, *search),
+                *(sys.executable, _HERE / "stream_loop.py", self._broker.address, source, target),
+                *(given.model, "--most", most, *search),
                 *("--size", size[0] if size[1] == "sentences" else "64"),
                 *("--partitions", str(_PARTITIONS)),
             ]
@@ -326,49 +269,22 @@ def _wait(watch: Watch, count: int, process: subprocess.Popen[bytes]) -> tuple[f
     raise CommandError(f"{watch.look():,} of {count:,} translations arrived from: {process.args}")
 
 
-def _cpu_seconds(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def measure_rates(bench: Bench, engine: str) -> dict[str, Any]:
-    """Run all sides in turn; print the rounds and return their rates and ratios."""
-    rounds: list[dict[str, Rate]] = []
+def measure_rates(bench: Bench, engine: str) -> dict[str, list[float]]:
+    """Run all sides in turn; print the rates, and return them by side."""
+    rates: dict[str, list[float]] = {side: [] for side in _SIDES}
     for number in range(bench.given.rounds):
-        found = {}
-        sides = ["bare", "stream", "at-least-once", "loop"]
-        for side in sides if number % 2 == 0 else [sides[0], *sides[:0:-1]]:
-            found[side] = bench.bare(engine) if side == "bare" else bench.saturate(side, engine)
-        rounds.append(found)
-        said = ", ".join(
-            f"{side} {each.rate:,.0f}/s ({each.cpu_msec:.2f} ms of CPU each)"
-            for side, each in found.items()
-        )
+        for side in _SIDES if number % 2 == 0 else [_SIDES[0], *_SIDES[:0:-1]]:
+            rate = bench.bare(engine) if side == "bare" else bench.saturate(side, engine)
+            rates[side].append(rate)
+        said = ", ".join(f"{side} {found[-1]:,.0f}/s" for side, found in rates.items())
         print(f"{engine}  round {number + 1}/{bench.given.rounds}: {said}", file=sys.stderr)
-    ratios = {
-        other: [each["stream"].rate / each[other].rate for each in rounds]
-        for other in ("bare", "at-least-once", "loop")
-    }
-    return {
-        "rates": [{side: dataclasses.asdict(r) for side, r in each.items()} for each in rounds],
-        "of_bare": statistics.median(ratios["bare"]),
-        "of_loop": statistics.median(ratios["loop"]),
-        "ratios": ratios,
-    }
-
-
-def print_rates(engine: str, found: dict[str, Any]) -> None:
-    """Print medians over the rounds."""
-    for side in ("stream", "at-least-once", "bare", "loop"):
-        rates = [each[side] for each in found["rates"]]
-        rate = statistics.median(each["rate"] for each in rates)
-        cpu = statistics.median(each["cpu_msec"] for each in rates)
-        ratios = found["ratios"].get(side)
-        said = "" if ratios is None else (
-            f", ratio of the stream {statistics.median(ratios):.2f} "
-            f"({min(ratios):.2f}-{max(ratios):.2f})"
-        )  # fmt: skip
-        print(f"{engine:12s} {side:13s} {rate:7,.0f} messages/s, {cpu:5.2f} ms of CPU each{said}")
+    for side, found in rates.items():
+        ratios = [ours / its for ours, its in zip(rates["stream"], found, strict=True)]
+        print(
+            f"{engine:12s} {side:13s} {statistics.median(found):7,.0f} messages/s, ratio of the "
+            f"stream {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        )
+    return rates
 
 
 def print_latencies(name: str, found: Sequence[dict[str, float]]) -> None:
@@ -395,16 +311,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--beam-size", type=int, default=1)
     parser.add_argument("--max-batch", type=int, default=1000, help="Limit messages per batch.")
     parser.add_argument("--load-seconds", type=float, default=8.0, help="Send each load this long.")
-    parser.add_argument(
-        "--members",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="Compare two members with one.",
-    )
-    parser.add_argument("--kills", type=int, default=4, help="Kill each side N times.")
-    parser.add_argument("--kill-messages", type=int, default=8000)
     parser.add_argument("--quick", action="store_true", help="Measure only rates, in one round.")
-    parser.add_argument("--json", type=Path, help="Write all results to this file.")
     parser.add_argument("--no-limits", action="store_true", help="Never exit with code 1.")
     given = parser.parse_args()
     for path in [given.model, *given.texts]:
@@ -413,76 +320,50 @@ def _parse() -> argparse.Namespace:
     given.model = str(Path(given.model).resolve())
     given.texts = [str(Path(text).resolve()) for text in given.texts]
     if given.quick:
-        given.rounds, given.load_seconds, given.kills, given.members = 1, 0.0, 0, False
-    given.kill_messages = min(given.kill_messages, given.messages)
+        given.rounds = 1
     return given
 
 
-def measure(bench: Bench, results: dict[str, Any]) -> list[Target]:
-    """Run all measurements, print them and add them to `results`; return the targets."""
+def measure(bench: Bench) -> list[Target]:
+    """Run all measurements and print them; return the targets."""
     given = bench.given
     targets = []
     for engine in given.engine:
-        found = results[engine] = measure_rates(bench, engine)
-        print_rates(engine, found)
-        for of, bound in (("bare", _BARE_LIMIT), ("loop", _LOOP_LIMIT)):
-            rule = f"{engine}, ratio of the stream's rate to {of}"
-            targets.append(Target(rule=rule, value=found[f"of_{of}"], bound=bound))
-        if given.members:
-            ratios = [bench.share(engine, 2) / bench.share(engine, 1) for _ in range(given.rounds)]
-            found["members"], ratio = ratios, statistics.median(ratios)
-            print(
-                f"{engine:12s} two members on one core each: {ratio:.2f} times one "
-                f"({min(ratios):.2f}-{max(ratios):.2f})"
-            )
-            rule = f"{engine}, ratio of two members' rate to one member's"
-            targets.append(Target(rule=rule, value=ratio, bound=_MEMBERS_LIMIT))
-        if given.load_seconds:
-            rate = statistics.median(each["stream"]["rate"] for each in found["rates"])
-            loads = [share * rate for share in _SHARES]
-            found["latencies"] = bench.latencies(engine, loads)
-            print_latencies(engine, found["latencies"])
-            if engine == "ctranslate2":
-                half = found["latencies"][_SHARES.index(0.5)]
-                for point, limit in (("p50", _P50_LIMIT), ("p99", _P99_LIMIT)):
-                    rule = f"{engine}, {point} at half the rate, in seconds"
-                    targets.append(
-                        Target(rule=rule, value=half[point], bound=limit, is_upper_bound=True)
-                    )
-    if given.load_seconds:
-        results["broker"] = bench.latencies(None, loads)
-        print_latencies("broker", results["broker"])
-    if given.kills:
-        for name, side, commit in (
-            ("stream", "stream", "flushed"),
-            ("stream at least once", "at-least-once", "flushed"),
-            ("loop, commits after its flush", "loop", "flushed"),
-            ("loop, commits automatically", "loop", "auto"),
-        ):
-            counts = bench.kill(side, given.engine[-1], commit=commit)
-            results.setdefault("kills", {})[name] = counts
-            print(
-                f"{counts['kills']} kills, {name}: {counts['lost']:,} of "
-                f"{counts['messages']:,} lost, {counts['doubled']:,} duplicates",
-                flush=True,
-            )
+        rates = measure_rates(bench, engine)
+        for side, bound in (("bare", _BARE_LIMIT), ("loop", _LOOP_LIMIT)):
+            ratios = [a / b for a, b in zip(rates["stream"], rates[side], strict=True)]
+            rule = f"{engine}, ratio of the stream's rate to {side}"
+            targets.append(Target(rule=rule, value=statistics.median(ratios), bound=bound))
+        if given.quick:
+            continue
+        ratios = [bench.share(engine, 2) / bench.share(engine, 1) for _ in range(given.rounds)]
+        rule = f"{engine}, ratio of two members' rate to one member's"
+        targets.append(Target(rule=rule, value=statistics.median(ratios), bound=_MEMBERS_LIMIT))
+        loads = [share * statistics.median(rates["stream"]) for share in _SHARES]
+        latencies = bench.latencies(engine, loads)
+        print_latencies(engine, latencies)
+        print_latencies("broker", bench.latencies(None, loads))
+        if engine == "ctranslate2":
+            half = latencies[_SHARES.index(0.5)]
+            for point, limit in (("p50", _P50_LIMIT), ("p99", _P99_LIMIT)):
+                rule = f"{engine}, {point} at half the rate, in seconds"
+                targets.append(
+                    Target(rule=rule, value=half[point], bound=limit, is_upper_bound=True)
+                )
     return targets
 
 
 def main() -> None:
     """Measure, print and judge."""
     given = _parse()
-    results: dict[str, Any] = {}
     if not INSTALLED.exists():
         raise CommandError(f"{INSTALLED} does not exist. Run `make kafka` first")
     with tempfile.TemporaryDirectory(prefix="tt-bench-") as folder:
         broker = ApacheKafka(Path(folder) / "kafka")
         try:
-            targets = measure(Bench(given, broker, Path(folder)), results)
+            targets = measure(Bench(given, broker, Path(folder)))
         finally:
             broker.stop()
-            if given.json:
-                given.json.write_text(json.dumps(results, indent=1) + "\n")
     judge(targets, has_limits=not given.no_limits)
 
 

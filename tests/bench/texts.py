@@ -11,7 +11,6 @@ row for 8,192 rows, the minimum of seven runs, in processes that take turns.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import resource
 import subprocess
@@ -57,21 +56,17 @@ def main() -> None:
 
 def measure(name: str) -> float:
     """Return the microseconds of user time per row."""
-    from round_trip import DATA, read
+    from real_corpora import read_pairs
 
     from tt.model.engines.translator import Hypothesis, Translation, Work
     from tt.model.transformer.search_options import Decoding
+    from tt.pipelines.texts.limits import Limits
     from tt.pipelines.texts.options import TextOptions
     from tt.pipelines.texts.translating import translate_texts
 
-    try:
-        limits_of = importlib.import_module("tt.pipelines.texts.limits").Limits
-    except ImportError:  # an earlier checkout
-        limits_of = importlib.import_module("tt.pipelines.texts.flags").Limits
-
     folder, source, target, script = CORPORA[name]
-    assert DATA.is_dir(), DATA
-    sides = [read(folder, "train", (language,))[:ROWS] for language in (source, target)]
+    pairs = read_pairs(folder, "train", (source, target))[:ROWS]
+    sides = list(zip(*pairs, strict=True))
 
     class Known:
         """A fake translator that returns the reference of each source."""
@@ -97,7 +92,7 @@ def measure(name: str) -> float:
         def is_input_error(self, error: Exception) -> bool:
             return False
 
-    limits = limits_of(target_script=script, shortest=0.2, usual=1.0, longest=5.0, least_score=-3.0)
+    limits = Limits(target_script=script, shortest=0.2, usual=1.0, longest=5.0, least_score=-3.0)
     options = TextOptions(source_language=source, placeholders=8)
     cells, translator = [text.encode() for text in sides[0]], Known()
     took = []

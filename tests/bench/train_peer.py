@@ -2,13 +2,12 @@
 
 The program does the same work as `tt`'s model: post-norm, tied embeddings, no biases in the
 attention projections, no dropout of attention weights. It uses `scaled_dot_product_attention` and
-the fused Adam, drops padding before the product with the vocabulary, and gets bfloat16 by autocast.
-PyTorch is not a dependency of `tt`: `make bench-train` installs it into .venv/torch.
+the fused Adam, and drops padding before the product with the vocabulary. PyTorch is not a
+dependency of `tt`: `make bench-train` installs it into .venv/torch.
 
-    python tests/bench/train.py --only tiny-float32 --rounds 1 --keep kept
-    echo 0 8 | .venv/torch/bin/python tests/bench/train_peer.py kept/tiny-float32.npz
-
-`train_reference.py` describes the file and the input from stdin.
+The file from `train.py` contains `config`, which is JSON, and int32 arrays `source_0`, `target_0`,
+`source_1`... For each line "FIRST END" on stdin, the program trains on those batches and prints the
+seconds.
 
 Axes: B batch, S source, T target positions, D width, H heads, K width of a head, P real target
 positions of a batch, V vocabulary.
@@ -142,16 +141,13 @@ class Transformer(nn.Module):
         return self.dropout(x)
 
 
-def mean_loss(
-    model: Transformer, source: Tensor, target: Tensor, *, smoothing: float, is_bfloat16: bool
-) -> Tensor:
+def mean_loss(model: Transformer, source: Tensor, target: Tensor, *, smoothing: float) -> Tensor:
     """[B, S] and [B, T + 1] -> the label-smoothed loss per token."""
     labels = target[:, 1:]
     is_real = labels != _PAD_ID
-    with torch.autocast("cpu", torch.bfloat16, enabled=is_bfloat16):
-        output = model(source, target[:, :-1])[is_real]  # [P, D]
-        logits = functional.linear(output, model.embedding.weight)  # [P, V]
-    return functional.cross_entropy(logits.float(), labels[is_real], label_smoothing=smoothing)
+    output = model(source, target[:, :-1])[is_real]  # [P, D]
+    logits = functional.linear(output, model.embedding.weight)  # [P, V]
+    return functional.cross_entropy(logits, labels[is_real], label_smoothing=smoothing)
 
 
 def main() -> None:
@@ -161,7 +157,6 @@ def main() -> None:
     )
     parser.add_argument("batches", type=Path)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--bfloat16", action="store_true", help="Autocast to bfloat16.")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
@@ -178,13 +173,7 @@ def main() -> None:
         start = time.perf_counter()
         for source, target in batches:
             adam.zero_grad()
-            loss = mean_loss(
-                model,
-                source,
-                target,
-                smoothing=config["label_smoothing"],
-                is_bfloat16=options.bfloat16,
-            )
+            loss = mean_loss(model, source, target, smoothing=config["label_smoothing"])
             loss.backward()
             adam.step()
         seconds = time.perf_counter() - start

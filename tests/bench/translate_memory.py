@@ -1,6 +1,5 @@
 """Measure how the memory of `tt translate-batch` grows with the number of rows.
 
-    python tests/bench/translate_memory.py
     python tests/bench/translate_memory.py --rows 1000000 --factor 10
 
 The model is a fake with one step, so that only the job is measured: reading, cutting into units,
@@ -51,39 +50,6 @@ def write_input(folder: Path, rows: int) -> None:
         pq.write_table(table(first, min(_FILE_ROWS, rows - first)), folder / name)
 
 
-def translate(source: Path, output: Path) -> None:
-    """Run the job."""
-    from tt.model.engines.translator import Hypothesis, Translation, Work
-    from tt.model.text.vocabulary import UnknownParts
-    from tt.pipelines.inference.model_loading import CustomModel
-    from tt.pipelines.translate.job import TranslateRequest
-    from tt.pipelines.translate.options import TranslateOptions
-
-    class OneStep:
-        """A fake translator that returns every source unchanged."""
-
-        def encode(self, texts: list[str]) -> list[list[int]]:
-            return [[2, *text.encode(), 3] for text in texts]
-
-        def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-            texts = [bytes(ids[1:-1]).decode() for ids in source_ids]
-            found = [Translation((Hypothesis(text, -1.0),)) for text in texts]
-            return found, Work(sources=len(texts))
-
-        def count_unknown(self, text: str) -> UnknownParts:
-            return UnknownParts(0, len(text), 0, len(text))
-
-        def is_input_error(self, error: Exception) -> bool:
-            return False
-
-    options = TranslateOptions(
-        input=(str(source),), output=str(output), text_columns=("text", "title")
-    )
-    threads = ("--direct_running_mode=multi_threading", f"--direct_num_workers={_CORES}")
-    model = CustomModel(load=OneStep, fingerprint="one step")
-    print(TranslateRequest(options=options, model=model, beam=threads).plan().run().rows)
-
-
 def measure(folder: Path, rows: int) -> int:
     """Translate this many rows; return the peak memory of the process tree in bytes."""
     source, output = folder / f"in{rows}", folder / f"out{rows}"
@@ -119,7 +85,10 @@ def main() -> int:
         write_input(given.write, given.rows)
         return 0
     if given.translate:
-        translate(given.translate, given.output)
+        from fake_model import translate
+
+        columns = ("text", "title")
+        print(translate(given.translate, given.output, workers=_CORES, text_columns=columns))
         return 0
     with tempfile.TemporaryDirectory() as folder:
         small = measure(Path(folder), given.rows // given.factor)
