@@ -89,8 +89,8 @@ def test_the_launcher_passes_parameters_to_tt_and_other_flags_to_beam():
 
 
 @pytest.mark.parametrize("job", JOBS)
-@pytest.mark.parametrize("value", ["gs://b/my folder", "gs://b/it's, = --output x", "--output=x y"])
-def test_the_launcher_keeps_spaces_in_every_value(job, value):
+def test_the_launcher_keeps_spaces_in_every_value(job):
+    value = "--output=it's, = gs://b/my folder"
     launch = runpy.run_path(str(ROOT / "deploy/flex/launch.py"), run_name="launch")
     command = load_command(job)
     first = {"preprocess": "corpora", "translate-batch": "input"}[job]

@@ -1,13 +1,12 @@
-"""The README and docs/: all blocks run, and the options, files and links in the texts exist.
+"""All blocks in the README and docs/ run.
 
-A block that cannot run has `<!-- not run: REASON -->` on the line above it. The tests compare its
-options with those of the commands, too. The blocks of a document run one after the other in one
-folder, as a reader types them; `<!-- in a new folder -->` begins another folder.
+A block that cannot run has `<!-- not run: REASON -->` on the line above it. The blocks of a
+document run one after the other in one folder, as a reader types them; `<!-- in a new folder -->`
+begins another folder. `test_documents.py` compares options, files and links with the code.
 """
 
 from __future__ import annotations
 
-import ast
 import bz2
 import gzip
 import json
@@ -22,32 +21,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
-import yaml
-from architecture_pictures import PICTURES
 from deltalake import write_deltalake
-from documents import (
-    DOCUMENTS,
-    ROOT,
-    anchors_of,
-    blocks_of,
-    commands_of,
-    inline_code_of,
-    links_of,
-    name_of,
-    paragraphs_of,
-    prose_of,
-    tt_commands_of,
-)
+from documents import DOCUMENTS, ROOT, blocks_of
 from hub_service import running_hub
 from huggingface_folders import write_marian
 from pyiceberg.catalog.sql import SqlCatalog
-from reference_pages import command_page
 from toy import toy_sentences
 from translation_jobs import translate
 
-from tt.cli.main import load_command
-from tt.cli.shared_options import COMMANDS
 from tt.model.dataset.manifest import DatasetManifest
 from tt.pipelines.preprocess.ready_made import held_out_pairs
 
@@ -57,7 +38,6 @@ LONGEST = 600  # seconds that a block may take on a slow machine
 BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
 SHELL = [block for block in BLOCKS if block.is_shell]
 RUN = sorted({block.document for block in SHELL if not block.not_run})
-MARKED = {(block.document, block.line) for block in SHELL if block.not_run or block.is_elsewhere}
 
 # These options are added to the commands of the documents, so that each takes seconds: the last of
 # equal options counts, and any option counts more than a preset or a file.
@@ -71,22 +51,6 @@ ADDED = {
     "translate-batch": "--max-decoding-length 8",
     "back-translate": "--max-decoding-length 8",
 }
-
-# Options of other programs that the documents mention.
-FOREIGN = {
-    "--artifacts_dir", "--build-arg", "--checkpointing_interval", "--container_executable",
-    "--direct_num_workers", "--directory", "--editable", "--environment_cache_millis",
-    "--environment_config", "--environment_type", "--experiments", "--extra_package",
-    "--flexrs_goal", "--flink_job_server_jar", "--flink_version", "--hypothesis-profile",
-    "--job_endpoint", "--job_name",
-    "--logdir", "--machine_type", "--max_bundle_size", "--max_num_workers", "--no_use_public_ips",
-    "--number_of_worker_harness_threads", "--paired-ar", "--paired-bs", "--parallelism",
-    "--require-hashes",
-    "--requirements_file", "--runner", "--s3_endpoint_url", "--sdk_container_image",
-    "--sdk_worker_parallelism", "--setup_file", "--soft-delete-duration", "--staging_location",
-    "--streaming", "--temp_location",
-}  # fmt: skip
-
 
 # The files that the blocks of each document read.
 
@@ -517,282 +481,3 @@ def test_the_python_blocks_of_a_document_run(
 def test_every_replacement_occurs_in_the_python_blocks():
     text = "".join(block.text for block in BLOCKS if block.language == "python")
     assert all(written in text for written in SHORTENED)
-
-
-# The commands, options, files and links in the documents.
-
-
-@pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_a_block_runs_or_has_a_reason(block):
-    if block.is_shell:
-        assert not block.not_run or len(block.not_run.split()) >= 3
-        for path in re.findall(r"tests/\S+\.py", block.not_run):
-            assert (ROOT / path).exists(), path
-    else:
-        assert not block.not_run
-        assert block.language in ("text", "python", "yaml", "json"), "name the language"
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_commands_and_marks_belong_to_blocks(document):
-    for number, line in prose_of(document).items():
-        assert not re.match(r"^(\s{4,}|\s*\$ )(tt|make|pip|python|\S+/bin/\S+) \S", line), number
-        is_mark = line.startswith("<!--") and "Generated" not in line
-        assert not is_mark or (name_of(document), number + 1) in MARKED, f"{number} marks no block"
-
-
-def flags_of_commands():
-    """Return the options of each command of `tt`; "" is `tt` itself."""
-    flags = {"": {"--version", "--help", "-h", "--install-completion", "--show-completion"}}
-    for name in COMMANDS:
-        command = load_command(name)
-        parameters = command.get_params(typer.Context(command))
-        spellings = [flag for each in parameters for flag in each.opts + each.secondary_opts]
-        flags[name] = {flag for flag in spellings if flag.startswith("-")}
-    return flags
-
-
-FLAGS = flags_of_commands()
-
-
-@pytest.mark.parametrize("block", SHELL, ids=str)
-def test_the_commands_and_options_of_a_block_exist(block):
-    for arguments in tt_commands_of(block.text):
-        is_command = bool(arguments) and not arguments[0].startswith("-")
-        command = arguments[0] if is_command else ""
-        assert command in FLAGS, arguments
-        own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-        flags = {word.partition("=")[0] for word in own if re.match(r"--?[a-z]", word)}
-        assert flags <= FLAGS[command], f"tt {command} has no {flags - FLAGS[command]}"
-    for words in commands_of(block.text):
-        if words[0] == "make":
-            check_target(words[1])
-        if script := next((word for word in words if word.startswith("tests/bench/")), None):
-            check_script(script, words)
-        if "pytest" in words:
-            path = ROOT / next(word for word in words if word.startswith("tests/"))
-            assert path.exists()
-            if "-k" in words:
-                assert f"def test_{words[words.index('-k') + 1]}" in path.read_text("utf-8")
-
-
-def test_the_commands_of_a_text_are_found():
-    text = """tt a --b c \\
-      --d  # tt e
-    zcat f | tt g -- --h < i   # 'j
-    tt k - --l <(tt m 'n  # o') > p && tt q
-    cat > r <<'END'
-    tt s
-    END
-    tt t
-    """.replace("\n    ", "\n")
-    assert tt_commands_of(text) == [
-        ["a", "--b", "c", "--d"], ["g", "--", "--h", "<", "i"], ["k", "-", "--l"],
-        ["m", "n  # o"], ["q"], ["t"],
-    ]  # fmt: skip
-
-
-def check_target(target):
-    made = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-
-
-def check_script(script, words):
-    text = (ROOT / script).read_text("utf-8")
-    for flag in (word for word in words if word.startswith("--")):
-        assert f'"{flag}"' in text, f"{script} has no {flag}"
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_the_options_and_files_in_a_text_exist(document):
-    known = FOREIGN.union(*FLAGS.values())
-    for paragraph in paragraphs_of(document):
-        for code in inline_code_of(paragraph):
-            flags = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", code))
-            if script := re.search(r"tests/\S+\.py", code):
-                check_script(script[0], flags)
-            else:
-                assert flags <= known, f"no command has {flags - known}"
-            for path in re.findall(r"^(?:cli|model|pipelines|tests|deploy|docs)/[\w./-]+$", code):
-                assert (ROOT / path).exists() or path in ("model/config.json", "model/"), path
-            if target := re.match(r"make ([a-z-]+)$", code):
-                check_target(target[1])
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_the_targets_of_links_exist(document):
-    root = ROOT / "docs" if document.is_relative_to(ROOT / "docs") else ROOT
-    for link in links_of(document):
-        if not link.startswith("https://"):
-            path, _, anchor = link.partition("#")
-            there = (document.parent / path).resolve() if path else document
-            assert there.is_relative_to(root), f"{link}: the site contains only docs/"
-            assert there.exists(), link
-            is_symbol = anchor.startswith("tt.")  # mkdocstrings makes these anchors
-            assert not anchor or is_symbol or anchor in anchors_of(there), link
-
-
-def test_the_documents_that_the_code_mentions_exist():
-    folders = ("cli", "model", "pipelines", "deploy", "tests")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
-    for path in (ROOT / "Makefile", *files):
-        if path.suffix not in (".pyc", ".gz", ".jar"):
-            for name in re.findall(r"\bdocs/[a-z/-]+\.md\b", path.read_text("utf-8", "ignore")):
-                assert (ROOT / name).exists(), f"{path.relative_to(ROOT)} mentions {name}"
-
-
-PAGES = [document for document in DOCUMENTS if document.is_relative_to(ROOT / "docs")]
-GENERATED = ROOT / "docs/reference/commands"
-
-
-@pytest.mark.parametrize(
-    "document", [page for page in DOCUMENTS if not page.is_relative_to(GENERATED)], ids=name_of
-)
-def test_documents_are_short(document):
-    lines = document.read_text("utf-8").splitlines()
-    assert len(lines) <= {"README.md": 130, "CONTRIBUTING.md": 80}.get(name_of(document), 200)
-    for line in lines:
-        has_long_link = "](https://" in line
-        assert len(line) <= 120 or line.startswith("|") or has_long_link, line
-
-
-def pages_in(navigation):
-    """Yield the paths of the pages in a part of the navigation of MkDocs."""
-    if isinstance(navigation, str):
-        yield navigation
-    else:
-        for part in navigation if isinstance(navigation, list) else navigation.values():
-            yield from pages_in(part)
-
-
-def test_the_navigation_lists_every_page():
-    configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
-    pages = sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES)
-    assert sorted(pages_in(configuration["nav"])) == pages
-
-
-def test_the_first_page_links_to_every_page_except_commands():
-    links = {link.partition("#")[0] for link in links_of(ROOT / "docs/index.md")}
-    pages = {page for page in PAGES if not page.is_relative_to(GENERATED)}
-    assert {str(page.relative_to(ROOT / "docs")) for page in pages} - links == {"index.md"}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_page_of_a_command_is_generated_from_its_options(name):
-    page = (GENERATED / f"{name}.md").read_text("utf-8")
-    assert page == command_page(name), "run `make docs`, and commit docs/reference/commands"
-
-
-def test_every_command_has_a_page():
-    assert {page.stem for page in GENERATED.iterdir()} == set(COMMANDS)
-
-
-# Facts in the documents that the code defines.
-
-
-def definitions_of(path):
-    """Return the names of a module: its functions, classes, their methods, and constants."""
-    found = set()
-    for node in ast.parse(path.read_text("utf-8")).body:
-        targets = getattr(node, "targets", [getattr(node, "target", None)])
-        found |= {target.id for target in targets if isinstance(target, ast.Name)}
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        if isinstance(node, ast.ClassDef):
-            members = [each for each in node.body if isinstance(each, ast.FunctionDef)]
-            found |= {f"{node.name}.{member.name}" for member in members}
-    return found
-
-
-ARCHITECTURE_PAGE = ROOT / "docs/internals/architecture.md"
-ARCHITECTURE = [
-    paragraph
-    for paragraph in paragraphs_of(ARCHITECTURE_PAGE)
-    if re.search(r"`[\w/]+\.py`", paragraph)
-]
-
-
-@pytest.mark.parametrize("paragraph", ARCHITECTURE, ids=lambda text: text[:40])
-def test_the_names_on_the_architecture_page_are_defined_in_its_files(paragraph):
-    """Each name in a paragraph is defined in one of the files that the paragraph mentions."""
-    codes = inline_code_of(paragraph)
-    files = [ROOT / code for code in codes if re.fullmatch(r"[\w/]+\.py", code)]
-    assert files
-    defined = set().union(*map(definitions_of, files))
-    names = [code for code in codes if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", code)]
-    names = [name for name in names if name not in OUTSIDE_OF_FILES]
-    assert set(names) <= defined, f"not in these files: {set(names) - defined}"
-
-
-# Words in backquotes on the architecture page that are defined in other files, or are file names.
-OUTSIDE_OF_FILES = {"UserError", "train.jsonl"}
-
-
-def test_the_architecture_page_mentions_every_package():
-    text = ARCHITECTURE_PAGE.read_text("utf-8")
-    for package in ("model", "pipelines"):
-        for folder in (ROOT / package).iterdir():
-            if (folder / "__init__.py").exists():
-                assert f"`{package}/{folder.name}/" in text, folder
-
-
-def test_the_documents_list_the_defaults_by_dataset_size():
-    from tt.model.training.defaults import _TABLE, choose_options
-    from tt.model.transformer.config import PRESETS, TransformerConfig
-
-    text = (ROOT / "docs/how-to/train.md").read_text("utf-8")
-    for row in _TABLE:
-        wanted = f"| `{row.preset}` | {row.dropout} | {row.batch_tokens:,} | {row.warmup_steps:,} "
-        assert wanted in text, wanted
-    for name, fields in PRESETS.items():
-        width, heads, inner, dropout = (
-            fields[key] for key in ("d_model", "heads", "d_ff", "dropout")
-        )
-        sizes = dict.fromkeys(("source_vocabulary_size", "target_vocabulary_size"), 8)
-        config = TransformerConfig(**sizes, shared_vocabulary=True, **fields)
-        layers = r" \| ".join(map(str, config.depths))
-        wanted = rf"`{name}`[^|]*\| {layers} \| {width:,} \| {heads} \| {inner:,} \| {dropout} \|"
-        assert re.search(wanted, text), wanted
-    readme = (ROOT / "README.md").read_text("utf-8")
-    for pairs, words in (
-        (20_000, "20 thousand"),
-        (200_000, "200 thousand"),
-        (5_000_000, "5 million"),
-    ):
-        chosen = [
-            choose_options({}, tokens=pairs * tokens, longest=100)
-            for tokens in (16, 30)  # per sentence
-        ]
-        [preset] = {each["preset"] for each in chosen}
-        steps = " to ".join(dict.fromkeys(f"{each['steps']:,}" for each in chosen))
-        assert f"| {words} | `{preset}`, {steps} updates |" in readme
-
-
-def test_the_documents_list_every_status_and_reason():
-    from tt.pipelines.preprocess import filters, held_out
-    from tt.pipelines.texts.translating import STATUSES
-
-    statuses = (ROOT / "docs/reference/columns.md").read_text("utf-8")
-    for status in STATUSES:
-        assert f"`{status}`" in statuses
-    reasons = (ROOT / "docs/reference/rejections.md").read_text("utf-8")
-    listed = [line for line in reasons.split("\n") if line.startswith("| `")]
-    for name, value in {**vars(filters), **vars(held_out)}.items():
-        if name.isupper() and isinstance(value, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", value):
-            assert any(f"`{value}`" in line for line in listed), value
-
-
-def test_the_pictures_show_every_package_and_existing_classes():
-    drawn = {name: draw().axes.texts for name, draw in PICTURES.items()}
-    texts = {name: {each.get_text() for each in found} for name, found in drawn.items()}
-    for package in ("pipelines", "model"):
-        packages = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
-        assert packages <= texts["architecture.png"], package
-    links = {link for page in PAGES for link in links_of(page)}
-    for name in PICTURES:
-        assert any(link.endswith(f"images/{name}") for link in links)
-        assert (ROOT / "docs/images" / name).is_file()
-    for text in texts["transformer.png"]:
-        for file, kind in re.findall(r"(\w+\.py): (\w+)", text):
-            code = (ROOT / "model/transformer" / file).read_text("utf-8")
-            assert f"class {kind}(" in code, text

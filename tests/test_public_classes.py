@@ -8,7 +8,6 @@ import types
 import typing
 from pathlib import Path
 
-import pytest
 from fakes import Reverser
 
 from tt.model.engines.translator import Engine
@@ -69,9 +68,18 @@ def hint_of(called, name):
     return {typing.get_origin(part) or part for part in parts}
 
 
-def call(called, **values):
-    """Call a class or a function with valid values for its other arguments."""
-    return called(**{**REQUIRED.get(called.__name__, {}), **values})
+def error_of(called, *values, **arguments):
+    """Return the message of the refusal of a call, or "" if the call succeeds."""
+    try:
+        called(*values, **arguments)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def refusal(called, **values):
+    """Return the refusal of these values, with valid values for the other arguments."""
+    return error_of(called, **{**REQUIRED.get(called.__name__, {}), **values})
 
 
 def test_the_page_lists_classes():
@@ -79,22 +87,22 @@ def test_the_page_lists_classes():
     assert len(ARGUMENTS) >= 150
 
 
-@pytest.mark.parametrize("called", PUBLIC, ids=lambda called: called.__name__)
-def test_unknown_names_are_refused(called):
-    name = list(inspect.signature(called).parameters)[-1]
-    with pytest.raises(UserError, match=f"has no argument `{name}z`. Did you mean `{name}`"):
-        call(called, **{f"{name}z": 1})
-
-
-@pytest.mark.parametrize("called", PUBLIC, ids=lambda called: called.__name__)
-def test_missing_arguments_are_refused(called):
-    parameters = inspect.signature(called).parameters.values()
-    missing = [each.name for each in parameters if each.default is each.empty]
-    if missing:
-        with pytest.raises(UserError, match=f"{called.__name__}: missing a required.*{missing[0]}"):
-            called()
-    with pytest.raises(UserError, match="too many positional arguments"):
-        called(*[LOAD] * 100)
+def test_unknown_missing_and_superfluous_arguments_are_refused():
+    wrong = []
+    for called in PUBLIC:
+        parameters = inspect.signature(called).parameters
+        name = list(parameters)[-1]
+        missing = [each.name for each in parameters.values() if each.default is each.empty]
+        expected = {
+            f"has no argument `{name}z`. Did you mean `{name}`": refusal(called, **{f"{name}z": 1}),
+            "too many positional arguments": error_of(called, *[LOAD] * 100),
+        }
+        if missing:
+            expected[rf"{called.__name__}: missing a required.*{missing[0]}"] = error_of(called)
+        for text, said in expected.items():
+            if not re.search(text, said):
+                wrong.append(f"{called.__name__}: {said!r} instead of {text}")
+    assert not wrong, "\n".join(wrong)
 
 
 WRONG = [5, 2.5, True, b"x", object(), {"a": 1}, {"a"}, [1], (None,), ["a"], "5", "x", None, list]
@@ -104,30 +112,33 @@ FITS = {  # the values of WRONG that an argument of a type accepts
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("called", "name"), ARGUMENTS, ids=lambda value: getattr(value, "__name__", value)
-)
-def test_values_of_a_wrong_type_are_refused(called, name):
+def fits(called, name, value):
+    """Return whether an argument accepts a value of WRONG."""
     hints = hint_of(called, name)
-    allows_none = inspect.signature(called).parameters[name].default is None
-    refused = 0
-    for value in WRONG:
-        kinds = {kind for hint in hints for kind in FITS.get(hint, ())}
-        fits = type(value) in kinds and value != [1]
-        fits |= value is None and (allows_none or types.NoneType in hints)
-        fits |= value is list and type(value) not in kinds and callable in map(callable_of, hints)
-        fits |= isinstance(value, list) and value != [1] and is_list_of_texts(called, name)
-        fits |= isinstance(value, tuple) and called is translate_texts and name == "cells"
-        if fits:
-            continue
-        refused += 1
-        with pytest.raises(UserError) as error:
-            call(called, **{name: value})
-        message = str(error.value)
-        assert f"`{name}` must" in message, message
-        assert "Received: " in message, message
-        assert "\n" not in message
-    assert refused >= 7
+    kinds = {kind for hint in hints for kind in FITS.get(hint, ())}
+    if value is None:
+        default = inspect.signature(called).parameters[name].default
+        return default is None or types.NoneType in hints
+    if value is list:
+        return callable in map(callable_of, hints)
+    if isinstance(value, tuple):
+        return called is translate_texts and name == "cells"
+    if isinstance(value, list) and value != [1] and is_list_of_texts(called, name):
+        return True
+    return type(value) in kinds and value != [1]
+
+
+def test_values_of_a_wrong_type_are_refused():
+    wrong = []
+    for called, name in ARGUMENTS:
+        refused = [value for value in WRONG if not fits(called, name, value)]
+        if len(refused) < 7:
+            wrong.append(f"{called.__name__}.{name} accepts too many of the values")
+        for value in refused:
+            said = refusal(called, **{name: value})
+            if f"`{name}` must" not in said or "Received: " not in said or "\n" in said:
+                wrong.append(f"{called.__name__}({name}={value!r}): {said!r}")
+    assert not wrong, "\n".join(wrong)
 
 
 def callable_of(hint):
@@ -146,26 +157,26 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("called", "field"),
-    [(called, field) for called, field in FIELDS if hint_of(called, field.name) & {int, float}],
-    ids=lambda value: getattr(value, "name", None) or getattr(value, "__name__", None),
-)
-def test_numbers_out_of_range_are_refused(called, field):
-    for value in (-(10**400), 10**400, float("nan"), float("-inf")):
-        with pytest.raises(UserError, match=rf"`{field.name}`|limits"):
-            call(called, **{field.name: value})
+def test_numbers_out_of_range_are_refused():
+    wrong = []
+    for called, field in FIELDS:
+        if hint_of(called, field.name) & {int, float}:
+            for value in (-(10**400), 10**400, float("nan"), float("-inf")):
+                said = refusal(called, **{field.name: value})
+                if f"`{field.name}`" not in said and "limits" not in said:
+                    wrong.append(f"{called.__name__}({field.name}={value}): {said!r}"[:200])
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    ("called", "field"),
-    [(called, field) for called, field in FIELDS if field.metadata.get(CHOICES)],
-    ids=lambda value: getattr(value, "name", None) or getattr(value, "__name__", None),
-)
-def test_unknown_choices_are_refused(called, field):
-    name = {"name": "engine"}.get(field.name, field.name)
-    with pytest.raises(UserError, match=rf"`{name}` must be one of"):
-        call(called, **{field.name: "unknown choice"})
+def test_unknown_choices_are_refused():
+    wrong = []
+    for called, field in FIELDS:
+        if field.metadata.get(CHOICES):
+            name = {"name": "engine"}.get(field.name, field.name)
+            said = refusal(called, **{field.name: "unknown choice"})
+            if f"`{name}` must be one of" not in said:
+                wrong.append(f"{called.__name__}.{field.name}: {said!r}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_texts_may_be_strings():

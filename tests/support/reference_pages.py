@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/support/reference_pages.py docs/reference/commands
 
-`make docs` runs this. `tests/test_docs.py` compares the committed pages with the options.
+`make docs` runs this. `tests/test_documents.py` compares the committed pages with the options.
 """
 
 from __future__ import annotations
