@@ -29,7 +29,6 @@ LONGEST = (  # modules in tests/ that take a minute or more
 )
 LONG = (  # modules in tests/
     "cli/commands/test_huggingface.py",
-    "model/training/test_averages_of_weights.py",
     "model/training/test_faults.py",
     "model/training/test_multi_worker.py",
     "model/training/test_resume.py",
