@@ -20,7 +20,7 @@ LINKS := .cache/links/tt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs pictures recording test-gpu check test test-long test-site test-dataflow test-portable test-flink test-stream test-huggingface test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -29,25 +29,36 @@ demo: $(RUNTIME)
 # of processes.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations 40 --durations-min 4
 
-test: lint types
-	$(PYTEST) -m "not long"
+test: $(DEVELOPMENT)
+	$(PYTEST) -m "not long and not release"
+
+# The tests that do not take seconds, as listed in tests/support/slow_tests.py.
+test-fast: $(DEVELOPMENT)
+	$(PYTEST) -m "not slow" -q
 
 # Kills programs at many moments and compares what they finish with undisturbed runs, and runs every
 # command of the documentation.
 test-long: $(DEVELOPMENT)
 	$(PYTEST) -m long
 
+# Further long tests: random histories, several machines, messy corpora, the benchmarks.
+test-release: $(DEVELOPMENT)
+	$(PYTEST) -m release
+
 # Engine tests: Dataflow's client against stand-ins for its services and for object stores, Beam's
-# portable job service, a local Flink cluster, and streams through a broker that speaks Kafka's
-# protocol and through Apache Kafka itself. Without Java and Maven, tests on Flink and Apache Kafka
-# are skipped.
+# portable job service, a local Flink cluster, streams through a broker that speaks Kafka's protocol
+# and through Apache Kafka itself, Spark, and Transformers. Without Java and Maven, tests on Flink and
+# Apache Kafka are skipped. PICK contains more arguments of pytest: continuous integration runs only
+# one job per engine, with PICK="-m headline".
+test-engines: test-dataflow test-portable test-flink test-stream test-spark test-huggingface-old
+
 test-flink: flink kafka
-test-stream: kafka expansion
-test-dataflow: expansion
+test-stream: kafka $(if $(PICK),,expansion)
+test-dataflow: $(if $(PICK),,expansion)
 # Most of these tests wait for brokers and services, so a third process makes them faster.
 test-dataflow test-stream: PROCESSES := -n 3
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
-	$(BIN)/python -m pytest tests/engines/$* $(PROCESSES)
+	$(BIN)/python -m pytest tests/engines/$* $(if $(PICK),$(PICK),$(PROCESSES))
 
 # Flink, Beam's job server for Flink, and Apache Kafka are installed only if Java and Maven exist.
 flink: $(RUNTIME)
@@ -74,19 +85,28 @@ $(EXPANSION): deploy/expansion/install.sh deploy/expansion/pom.xml
 	deploy/expansion/install.sh
 	touch $@
 
-# Fast checks during development: lint, types, and all tests that do not take seconds, as listed in
-# tests/support/slow_tests.py. They take less than 90 s on 2 idle cores, if mypy has a cache.
-check: lint types
-	$(PYTEST) -m "not slow" -q
+# Fast checks during development: lint, types, and the rules for code and documents. They take less
+# than 60 s on 2 idle cores, if mypy has a cache.
+check: lint types house
+
+house: $(DEVELOPMENT)
+	$(BIN)/python -m pytest -q tests/test_house.py tests/test_documents.py
+
+# Lists the messages of the product in tests/messages.txt, so that a commit shows its new messages.
+messages: $(RUNTIME)
+	$(BIN)/python tests/support/product_messages.py
 
 # Creates models with Hugging Face's Transformers, and compares their translations with ours. PyTorch's
-# wheels for Linux need CUDA's libraries even on a CPU, so each of the two environments has 4.5 GB.
-test-huggingface: $(DEVELOPMENT) $(HUGGINGFACE)/.installed $(HUGGINGFACE_OLD)/.installed
-	$(BIN)/python -m pytest tests/engines/huggingface
+# wheels for Linux need CUDA's libraries even on a CPU, so the environment has 4.5 GB. The second
+# target also uses the last version of 2022, which needs another 4.5 GB and Python 3.11.
+test-huggingface: $(DEVELOPMENT) $(HUGGINGFACE)/.installed
+test-huggingface-old: $(DEVELOPMENT) $(HUGGINGFACE)/.installed $(HUGGINGFACE_OLD)/.installed
+test-huggingface test-huggingface-old:
+	$(BIN)/python -m pytest tests/engines/huggingface $(PICK)
 
 # Spark reads and writes translated tables. Without Java 17 or later, the tests are skipped.
 test-spark: $(DEVELOPMENT) $(SPARK)/.installed
-	$(BIN)/python -m pytest tests/engines/spark
+	$(BIN)/python -m pytest tests/engines/spark $(PICK)
 
 # Changes copies of the code in one place each, and fails if the tests do not detect a change.
 mutants: $(DEVELOPMENT)
@@ -123,10 +143,10 @@ bench: $(BENCH)
 	$(BIN)/python tests/bench/translate_memory.py
 	$(MAKE) bench-train
 
-# Measures training as a ratio to PyTorch, in 10 minutes. With BEFORE, which is the Python of an
+# Measures training as a ratio to PyTorch, in 10 minutes. With OTHER, which is the Python of an
 # environment with another version of `tt`, also as a ratio to that version.
 bench-train: $(RUNTIME) $(TORCH)/.installed
-	$(BIN)/python tests/bench/train.py $(if $(BEFORE),--before $(BEFORE))
+	$(BIN)/python tests/bench/train.py $(if $(OTHER),--before $(OTHER))
 
 # Measures the decoder as a ratio to CTranslate2, and `tt translate-batch` as a ratio to the decoder.
 # Not part of `make bench`, because it needs a trained model and texts in its source language:

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 import toy
 from hypothesis import HealthCheck, settings
-from slow_tests import LONGEST, is_long, is_slow
+from slow_tests import LONGEST, is_for_releases, is_long, is_slow
 
 # A shell starts background programs with SIGINT ignored, and their child processes inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -76,6 +76,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.slow)
         if is_long(item):
             item.add_marker(pytest.mark.long)
+        if is_for_releases(item):
+            item.add_marker(pytest.mark.release)
     if not hasattr(config, "workerinput"):
         return
     slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))

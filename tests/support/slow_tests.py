@@ -1,7 +1,8 @@
 """Find the slow tests, which train, run a job, execute a model or start a process.
 
-`make check` leaves them out. `make test` leaves out only the long tests, which stop or kill
-programs again and again, or run every command of the documentation; `make test-long` runs these.
+`make test-fast` leaves them out. `make test` leaves out only the long tests. `make test-long` runs
+those that stop or kill programs again and again, or run every command of the documentation.
+`make test-release` runs the others.
 """
 
 from __future__ import annotations
@@ -28,30 +29,34 @@ LONGEST = (  # modules in tests/ that take a minute or more
     "model/training/test_multi_worker.py",
 )
 LONG = (  # modules in tests/
-    "cli/commands/test_huggingface.py",
     "model/training/test_faults.py",
-    "model/training/test_multi_worker.py",
-    "model/training/test_resume.py",
-    "model/training/test_step.py",
     "pipelines/preprocess/test_faults.py",
     "pipelines/translate/test_generation_kills.py",
     "pipelines/translate/test_lakehouse_kills.py",
     "pipelines/translate/test_resume.py",
-    "test_benchmarks.py",
 )
 LONG_TESTS = (
-    "test_another_random_history",
     "test_demo_runs_the_three_main_commands",
-    "test_every_line_of_messy_corpora_is_counted",
-    "test_gradients_of_the_whole_model_match_finite_differences",
     "test_killed_command_is_resumed_with_the_same_files",
     "test_kills_lose_no_rows",
-    "test_only_a_limited_part_of_a_unit_is_in_memory",
     "test_result_does_not_depend_on_the_workers",
-    "test_run_killed_after_any_change_of_a_file_resumes_identically",
-    "test_saved_models_give_the_same_results_with_only_tensorflow",
     "test_the_blocks_of_a_document_run_one_after_the_other",
     "test_the_python_blocks_of_a_document_run",
+)
+RELEASE = (  # modules in tests/
+    "cli/commands/test_huggingface.py",
+    "model/training/test_multi_worker.py",
+    "model/training/test_resume.py",
+    "model/training/test_step.py",
+    "test_benchmarks.py",
+)
+RELEASE_TESTS = (
+    "test_another_random_history",
+    "test_every_line_of_messy_corpora_is_counted",
+    "test_gradients_of_the_whole_model_match_finite_differences",
+    "test_only_a_limited_part_of_a_unit_is_in_memory",
+    "test_run_killed_after_any_change_of_a_file_resumes_identically",
+    "test_saved_models_give_the_same_results_with_only_tensorflow",
     "test_two_cpu_devices_train_and_translate_like_a_single_device",
 )
 FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
@@ -59,14 +64,23 @@ FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
 
 def is_long(item: pytest.Item) -> bool:
     """Return whether a test is listed as long."""
-    return item.nodeid.partition("::")[0].removeprefix("tests/") in LONG or (
-        isinstance(item, pytest.Function) and item.originalname in LONG_TESTS
+    return _is_listed(item, LONG, LONG_TESTS)
+
+
+def is_for_releases(item: pytest.Item) -> bool:
+    """Return whether a test is listed as long, and not valuable enough for each change."""
+    return _is_listed(item, RELEASE, RELEASE_TESTS)
+
+
+def _is_listed(item: pytest.Item, modules: tuple[str, ...], tests: tuple[str, ...]) -> bool:
+    return item.nodeid.partition("::")[0].removeprefix("tests/") in modules or (
+        isinstance(item, pytest.Function) and item.originalname in tests
     )
 
 
 def is_slow(item: pytest.Item) -> bool:
     """Return whether a test uses one of the slow names above, directly or through its module."""
-    if item.get_closest_marker("slow") or is_long(item):
+    if item.get_closest_marker("slow") or is_long(item) or is_for_releases(item):
         return True
     if not isinstance(item, pytest.Function):
         return False
