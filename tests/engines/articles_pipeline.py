@@ -3,14 +3,11 @@
 It has its own module, because workers in other processes import it.
 """
 
-import dataclasses
 import json
-import os
 from typing import NamedTuple
 
 import apache_beam as beam
 
-from tt.model.engines.translator import Translator
 from tt.pipelines.inference.model_loading import ModelLoader
 from tt.pipelines.inference.transforms import TranslateRows
 
@@ -24,19 +21,6 @@ class Article(NamedTuple):
 
 
 beam.coders.registry.register_coder(Article, beam.coders.RowCoder)
-
-
-@dataclasses.dataclass(frozen=True)
-class NotedLoader(ModelLoader):
-    """Loads a model, and appends the ID of the process to a file."""
-
-    log: str = ""
-
-    def __call__(self) -> Translator:
-        """Load the model."""
-        with open(self.log, "a") as file:  # noqa: PTH123 -- processes append whole lines
-            file.write(f"{os.getpid()}\n")
-        return super().__call__()
 
 
 def articles(texts: list[str]) -> list[Article]:

@@ -121,13 +121,6 @@ class ObjectStore:
         """Return the bytes of content served from objects whose path starts with `under`."""
         return sum(request.served for request in self._about("media", under))
 
-    def served_by_object(self) -> dict[str, int]:
-        """Return the bytes of content served from each object, by path."""
-        found: collections.Counter[str] = collections.Counter()
-        for request in self._about("media", ""):
-            found[request.path] += request.served
-        return dict(found)
-
     def objects(self, under: str = "") -> dict[str, bytes]:
         """Return the content of objects whose path starts with `under`, without a request."""
         with self._lock:

@@ -96,7 +96,6 @@ _SHAPE = {
     "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128,
     "init_std": 0.1,
 }  # fmt: skip
-_CODES = {"marian": ">>{}<<", "m2m100": "__{}__", "nllb": "{}"}
 MULTILINGUAL = ("deu", "spa", "por")
 VARIANTS = {
     "marian": Variant(),
@@ -131,7 +130,7 @@ def create(
     folder: Path,
     variant: Variant,
     *,
-    old: Transformers,
+    old: Transformers | None = None,
     size: int = 400,
     **options: Any,
 ) -> Path:
@@ -141,7 +140,7 @@ def create(
       program: Trains the model and writes it.
       folder: The output folder.
       variant: The model.
-      old: Transformers 4, which writes the tokenizers of NLLB.
+      old: Transformers 4, which writes the tokenizers of NLLB; other variants do not need it.
       size: The number of pieces per language.
       **options: See `huggingface_program.create`.
     """
@@ -149,6 +148,7 @@ def create(
     made = arguments(variant, pieces=pieces, size=size)
     if variant.kind == "nllb":
         tokenizer = pieces / "tokenizer"
+        assert old is not None
         old.write_nllb_tokenizer(tokenizer, model=pieces / "sentencepiece.bpe.model")
         made["tokenizer"] = {"folder": tokenizer}
     # Both directions of M2M-100 take longer to learn.
@@ -262,7 +262,7 @@ _TRAINED = Variant(
 _TRAINING = {"size": 450, "steps": 1200, "batch": 64, "peak": 0.002, "warmup": 300}
 
 
-def trained_model(program: Transformers, *, old: Transformers) -> Path:
+def trained_model(program: Transformers) -> Path:
     """Return the folder of a MarianMT model that translates the embedded corpus.
 
     The training takes minutes, so `.cache` keeps the model until the training changes.
@@ -275,6 +275,6 @@ def trained_model(program: Transformers, *, old: Transformers) -> Path:
         if not folder.is_dir():
             temporary = folder.with_suffix(".unfinished")
             shutil.rmtree(temporary, ignore_errors=True)
-            create(program, temporary, _TRAINED, old=old, **_TRAINING)
+            create(program, temporary, _TRAINED, **_TRAINING)
             temporary.rename(folder)
     return folder

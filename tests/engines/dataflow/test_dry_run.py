@@ -22,11 +22,6 @@ def facts_in(printed):
     return facts
 
 
-def lines_of(capsys, *arguments):
-    assert run(*arguments, "--dry-run") == 0
-    return facts_in(capsys.readouterr().out)
-
-
 @pytest.fixture
 def jobs(object_store, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

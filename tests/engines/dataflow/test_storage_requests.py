@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import random
 import re
-import threading
 
-import pyarrow as pa
 import pytest
-from engine_jobs import upload
 
 from tt.pipelines.storage import files
 from tt.pipelines.storage.paths import file_systems
-from tt.pipelines.tables.forward import ForwardReader
-from tt.pipelines.tables.parquet import read_footer, table_writer
 
 
 def test_a_folder_is_deleted_in_few_requests(object_store):
@@ -55,41 +48,3 @@ def test_a_failed_write_keeps_the_old_object(object_store, size):
         begin_and_die(path, work, size=size)
     gc.collect()  # this closes a writer that no code closed
     assert object_store.objects() == {path: b"before"}
-
-
-@contextlib.contextmanager
-def busy_interpreter():
-    """Let two threads compete for the interpreter."""
-    is_over = threading.Event()
-
-    def work():
-        while not is_over.is_set():
-            sum(range(1000))
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-
-
-def test_parquet_columns_are_requested_in_order(object_store):
-    texts = random.Random(1)
-    cells = {f"column{n}": [texts.randbytes(20).hex() for _ in range(300)] for n in range(24)}
-    table = pa.table(cells)
-    content = pa.BufferOutputStream()
-    with table_writer(content, table.schema, compression="zstd") as write:
-        write(table)
-    path = f"{object_store.bucket}/in/wide.parquet"
-    upload(path, content.getvalue().to_pybytes())
-    checksum = read_footer(path).checksum
-    with busy_interpreter():  # so that Arrow's threads overtake each other
-        for _ in range(30):
-            object_store.forget()
-            with ForwardReader(path, footer_checksum=checksum, end=300, most_rows=300) as reader:
-                assert reader.read(first_row=0, rows=300).equals(table)
-            assert object_store.count("media") == 4, "the footer, and the columns"

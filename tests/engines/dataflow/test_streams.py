@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
-import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import apache_beam as beam
-import grpc
 import pytest
-from apache_beam.io import kafka as beam_kafka
-from apache_beam.io.kafka import ReadFromKafka, WriteToKafka
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability import common_urns
-from apache_beam.portability.api import (
-    beam_expansion_api_pb2_grpc,
-    beam_runner_api_pb2,
-    external_transforms_pb2,
-)
-from apache_beam.runners.portability.expansion_service import ExpansionServiceServicer
+from apache_beam.portability.api import beam_runner_api_pb2
 from command_line import last_error, run
 from dataflow_service import DATAFLOW, IMAGE, JOB_ID
 from engine_jobs import upload
@@ -92,80 +80,32 @@ def check_service(service, tmp_path):
     assert len(service.staged["pipeline.pb"]) < 200_000
 
 
-@beam.PTransform.register_urn(
-    ReadFromKafka.URN_WITH_METADATA, external_transforms_pb2.ExternalConfigurationPayload
-)
-@beam.PTransform.register_urn(
-    WriteToKafka.URN_WITH_HEADERS, external_transforms_pb2.ExternalConfigurationPayload
-)
-class JavaConnector(beam.PTransform):
-    """A stand-in for Beam's Kafka connectors, which are written in Java.
+class Connector(beam.PTransform):
+    """A stand-in for Beam's Kafka connectors, which start a Java program.
 
     Attributes:
-      asked: The configuration of each connector that was expanded.
+      asked: The arguments of each connector.
     """
 
     asked: ClassVar[list] = []
 
-    def __init__(self, urn, payload):
-        self._urn, self._payload = urn, payload
-        coder = beam.coders.RowCoder(payload.schema)
-        self.asked.append(coder.decode(payload.payload))
+    def __init__(self, *given, **named):
+        super().__init__()
+        self.asked.append((*given, named))
 
     def expand(self, given):
         if isinstance(given, beam.pvalue.PBegin):
-            return given | beam.Impulse() | beam.Map(lambda _: None).with_output_types(Row)
-        assert given.element_type == connectors._Record, "Java reads rows by their schema"
+            given = given | beam.Impulse()
         return given | beam.Map(lambda row: None)
-
-    def to_runner_api_parameter(self, context):
-        return self._urn, self._payload
-
-    @staticmethod
-    def from_runner_api_parameter(transform, payload, context):
-        return JavaConnector(transform.spec.urn, payload)
-
-
-class Header(NamedTuple):
-    """A header of a row."""
-
-    key: str
-    value: bytes
-
-
-class Row(NamedTuple):
-    """A row of Beam's Kafka connector."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes
-    value: bytes
-    headers: Sequence[Header]
-
-
-@pytest.fixture
-def connector(monkeypatch):
-    """Start an expansion service; yield the configurations that it expands."""
-    if shutil.which("java") is None:
-        pytest.skip("Beam's Kafka connector needs Java, which is not installed")
-    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
-    beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(
-        ExpansionServiceServicer(PipelineOptions()), server
-    )
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    monkeypatch.setattr(beam_kafka, "default_io_expansion_service", lambda: address)
-    monkeypatch.setattr(JavaConnector, "asked", [])
-    yield JavaConnector.asked
-    server.stop(0).wait()
 
 
 @pytest.mark.parametrize("has_dead_letter", [True, False])
 def test_a_topic_is_read_and_written_by_beams_own_connectors(
-    broker, object_store, service, model, tmp_path, capsys, connector, has_dead_letter
+    broker, object_store, service, model, tmp_path, capsys, monkeypatch, has_dead_letter
 ):
+    monkeypatch.setattr(Connector, "asked", [])
+    for name in ("ReadFromKafka", "WriteToKafka"):
+        monkeypatch.setattr(connectors, name, Connector)
     upload(CONFIG, b"client.id=titles\n")
     source, output, dead = (broker.make_topic(partitions=3) for _ in range(3))
     more = ("--dead-letter", broker.url(dead)) if has_dead_letter else ()
@@ -177,21 +117,20 @@ def test_a_topic_is_read_and_written_by_beams_own_connectors(
     assert code == 0, printed
     assert "messages are delivered at-least-once" in printed
     assert printed.splitlines()[-1].startswith(f"tt: the job {JOB_ID} on DataflowRunner")
-    check_service(service, tmp_path)
-    read, *written = connector
+    check_request(service, tmp_path)
+    [[read], *written] = Connector.asked
     shared = {"client.id": "titles", "bootstrap.servers": broker.address}
-    assert read.topics == [source]
-    assert read.commit_offset_in_finalize
-    assert read.consumer_config == {
-        **shared, "group.id": "g", "auto.offset.reset": "earliest",
-        "isolation.level": "read_committed", "enable.auto.commit": "false",
+    own = {
+        "group.id": "g", "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+        "enable.auto.commit": "false",
     }  # fmt: skip
-    assert [each.topic for each in written] == [output, *([dead] if has_dead_letter else [])]
-    expected = {**shared, "max.request.size": "1048576"}
-    assert all(each.producer_config == expected for each in written)
-    urns = [each.spec.urn for each in service.program.components.transforms.values()]
-    assert urns.count(ReadFromKafka.URN_WITH_METADATA) == 1
-    assert urns.count(WriteToKafka.URN_WITH_HEADERS) == len(written)
+    assert read == {
+        "consumer_config": {**shared, **own}, "topics": [source], "with_metadata": True,
+        "commit_offset_in_finalize": True,
+    }  # fmt: skip
+    config = {**shared, "max.request.size": "1048576"}
+    topics = [output, *([dead] if has_dead_letter else [])]
+    assert written == [(config, topic, {"with_headers": True}) for topic in topics]
 
 
 def test_java_expands_its_connectors_once(

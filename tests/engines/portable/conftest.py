@@ -50,34 +50,36 @@ def worker_pool():
 
 @pytest.fixture
 def older_pool(tmp_path):
-    """The address of a pool whose workers have another version of tt."""
+    """Beam's flags for workers that have another version of tt."""
     metadata = tmp_path / "older/tt_translate-0.0.9.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: tt-translate\nVersion: 0.0.9\n"
     )
     with start_pool(tmp_path / "older") as address:
-        yield address
+        yield flags_of(address)
 
 
 @pytest.fixture
 def bare_pool(tmp_path, monkeypatch):
-    """The address of a pool whose workers have no TensorFlow, and another cache."""
+    """Beam's flags for workers that have no TensorFlow, and another cache."""
     package = tmp_path / "bare/tensorflow"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ImportError('no TensorFlow here')\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache of workers"))
     with start_pool(tmp_path / "bare") as address:
-        yield address
+        yield flags_of(address)
 
 
-@pytest.fixture(params=["LOOPBACK", "EXTERNAL"])
-def portable(request):
-    """Beam's flags for workers that are threads of this process, or separate processes."""
-    if request.param == "LOOPBACK":  # `tt` chooses the job service
-        return ["--runner=PortableRunner", "--environment_type=LOOPBACK"]
-    pool = request.getfixturevalue("worker_pool")
+def flags_of(pool):
+    """Return Beam's flags for a job whose workers are the processes of a pool."""
     return [
         "--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL",
         f"--environment_config={pool}",
     ]  # fmt: skip
+
+
+@pytest.fixture
+def portable(worker_pool):
+    """Beam's flags for workers in separate processes."""
+    return flags_of(worker_pool)

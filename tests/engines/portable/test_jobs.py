@@ -37,28 +37,15 @@ def digests(folder, suffix):
     return found
 
 
-def run_both(*command, capsys, portable, is_alone=False):
-    """Run a command here and on the job service, into the folders here/ and there/."""
-    local = (*command, "--output", "here")
-    if not is_alone:
-        assert run(*local) == 0, capsys.readouterr().err
-    else:  # in a process in which `tt` sets TensorFlow's threads, as in workers
-        subprocess.run(
-            [sys.executable, "-m", "tt.cli.main", *map(str, local)],
-            env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, timeout=300,
-        )  # fmt: skip
-    assert run(*command, "--output", "there", "--", *portable) == 0, capsys.readouterr().err
-
-
+@pytest.mark.headline
 def test_preprocess_writes_the_same_shards(folder, capsys, monkeypatch, portable):
     monkeypatch.setattr(preprocess_sizes, "MAX_UNIT_PAIRS", 500)
     write_corpus(folder, count=3000)
     # Rejected rows contain the paths of the command, and workers get absolute paths.
     texts = ("--source", folder / "a.en", "--target", folder / "a.xx")
-    run_both(
-        "preprocess", *texts, "--vocabulary-size", "36", "--shards", "3",
-        capsys=capsys, portable=portable,
-    )  # fmt: skip
+    command = ("preprocess", *texts, "--vocabulary-size", "36", "--shards", "3")
+    assert run(*command, "--output", "here") == 0
+    assert run(*command, "--output", "there", "--", *portable) == 0, capsys.readouterr().err
     assert len(list((folder / "there").glob("rejected-0*.parquet"))) == 6  # one per unit
     for suffix in (".tfrecord", ".parquet"):
         assert digests(folder / "there", suffix) == digests(folder / "here", suffix)
@@ -72,11 +59,12 @@ def test_translate_batch_writes_the_same_files(folder, capsys, portable, trained
         rows = range(100 * part, 100 * part + 100)
         table = pa.table({"id": rows, "text": [texts[row] for row in rows]})
         pq.write_table(table, f"part{part}.parquet", row_group_size=40)
-    run_both(
-        "translate-batch", "part*.parquet", "--model", trained_toy.run, "--beam-size", 2,
-        "--text-column", "text", "--unit-rows", 64, capsys=capsys, portable=portable,
-        is_alone="--environment_type=LOOPBACK" not in portable,
-    )  # fmt: skip
+    command = ("translate-batch", "part*.parquet", "--model", trained_toy.run, "--beam-size", 2,
+               "--text-column", "text", "--unit-rows", 64)  # fmt: skip
+    # A process like a worker, because TensorFlow has other settings in this process.
+    local = [sys.executable, "-m", "tt.cli.main", *map(str, command), "--output", "here"]
+    subprocess.run(local, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, timeout=300)
+    assert run(*command, "--output", "there", "--", *portable) == 0, capsys.readouterr().err
     found = digests(folder / "there", ".parquet")
     assert found == digests(folder / "here", ".parquet")
     tables = [pq.read_table(folder / "there" / name) for name in sorted(found)]
@@ -93,30 +81,21 @@ def test_workers_without_tensorflow_load_the_converted_model(
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     command = ("translate-batch", "in.parquet", "--model", trained_toy.run, "--unit-rows", 20)
     command = (*command, "--engine", "ctranslate2", "--glossary", "terms.tsv")
-    pool = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL",
-            f"--environment_config={bare_pool}"]  # fmt: skip
     assert run(*command, "--output", "here") == 0
-    assert run(*command, "--output", "there", "--", *pool) == 0, capsys.readouterr().err
+    assert run(*command, "--output", "there", "--", *bare_pool) == 0, capsys.readouterr().err
     assert digests(folder / "there", ".parquet") == digests(folder / "here", ".parquet")
     assert not list((folder / "there").rglob("model.bin")), "the model for the workers is deleted"
-    assert run(*command, "--output", "here", "--", *pool) == 0, "the plan is the same"
+    assert run(*command, "--output", "here", "--", *bare_pool) == 0, "the plan is the same"
     assert "Already finished" in capsys.readouterr().err
-    command = (*command[:-4], "--output", "plain", "--", *pool)
+    command = (*command[:-4], "--output", "plain", "--", *bare_pool)
     assert run(*command) == 2
     assert "no TensorFlow here" in last_error(capsys)
 
 
-@pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
-def test_workers_with_another_version_end_the_job(folder, capsys, older_pool, command, trained_toy):
+def test_workers_with_another_version_end_the_job(folder, capsys, older_pool):
     write_corpus(folder, count=50)
-    pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
-    arguments = {
-        "preprocess": ("--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36"),
-        "translate-batch": ("in.parquet", "--model", trained_toy.run),
-    }[command]
-    pool = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL",
-            f"--environment_config={older_pool}"]  # fmt: skip
-    assert run(command, *arguments, "--output", "there", "--", *pool) == 2
+    command = ("preprocess", "--source", "a.en", "--target", "a.xx", "--vocabulary-size", "36")
+    assert run(*command, "--output", "there", "--", *older_pool) == 2
     printed = capsys.readouterr().err
     assert "Traceback" not in printed
     assert printed.splitlines()[-1] == (
@@ -124,5 +103,4 @@ def test_workers_with_another_version_end_the_job(folder, capsys, older_pool, co
         f"{importlib.metadata.version('tt-translate')}. Install the versions of the machine that "
         "submits the job, for example with an image that you build there from deploy/Dockerfile"
     )
-    assert not list((folder / "there").rglob("*.parquet"))
     assert not list((folder / "there").rglob("*.tfrecord"))
