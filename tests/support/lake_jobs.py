@@ -1,11 +1,13 @@
-"""Jobs that write tables in a child process, and kill themselves during the commit."""
+"""Jobs that write tables, and that fail or are killed before or after their commit."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 
+import pytest
 from slow_translation import SlowReverser
 from translation_jobs import TWO_WORKERS, translate
 
@@ -39,3 +41,19 @@ def translate_with_options(job):
     """Translate the input, output and options of a job."""
     source, output, options = job
     translate(source, output, **options)
+
+
+@contextlib.contextmanager
+def failing(*, after_commit=False):
+    """Expect that a job fails just before or just after it commits a table."""
+    publish = lakehouse.publish
+
+    def fail(*arguments, **options):
+        if after_commit:
+            publish(*arguments, **options)
+        raise OSError("the machine is gone")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lakehouse, "publish", fail)
+        with pytest.raises(Exception, match="the machine is gone"):
+            yield

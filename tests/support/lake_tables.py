@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.types import DoubleType, LongType, StringType
 from pyiceberg.utils.config import Config
 
-from tt.pipelines.tables import delta, iceberg, lakehouse
+from tt.pipelines.tables import delta, iceberg
 
 STRINGS = pa.list_(pa.field("element", pa.string()))
 ADDED_TYPES = {
@@ -110,11 +109,6 @@ class DeltaLake:
     def paths(self, name):
         return DeltaTable(self.folder(name)).file_uris()
 
-    def job(self, name):
-        log = sorted(self.folder(name).glob("_delta_log/*.json"))
-        actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
-        return next(action["txn"]["appId"] for action in actions if "txn" in action)
-
     def break_commits(self, monkeypatch):
         def failing(*_, **__):
             raise DeltaError("the store is gone")
@@ -191,25 +185,11 @@ class IcebergLake:
         tasks = self.catalog.load_table(f"ns.{name}").scan().plan_files()
         return [task.file.file_path for task in tasks]
 
-    def job(self, name):
-        snapshots = self.catalog.load_table(f"ns.{name}").snapshots()
-        found = [each.summary.additional_properties.get("tt.job") for each in snapshots]
-        return next(job for job in found if job)
-
     def break_commits(self, monkeypatch):
         def failing(*_, **__):
             raise OSError("the store is gone")
 
         monkeypatch.setattr(iceberg, "_commit", failing)
-
-
-def publish(lake, name, path, *, rows, generation, removed=()):
-    table = lakehouse.open_output(lake.address(name))
-    size = (lake.folder(name) / path).stat().st_size
-    added = [lakehouse.AddedFile(path=path, size=size, rows=rows)]
-    lakehouse.publish(
-        table, added, job=lake.job(name), generation=generation, removed=list(removed)
-    )
 
 
 LAKE = {"delta": DeltaLake, "iceberg": IcebergLake}

@@ -22,8 +22,8 @@ def padded(name, rows=5):
     return {**texts(name, rows), "pad": ["x" * 1000] * rows}
 
 
-@pytest.mark.parametrize("rows", [20, 600])  # the job itself counts the rows of large files
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+# The job itself counts the rows of large text files.
+@pytest.mark.parametrize(("suffix", "rows"), [("parquet", 20), ("csv", 20), ("csv", 600)])
 def test_a_removed_file_that_returns_with_another_content_is_new(suffix, rows, tmp_path):
     folder, output = tmp_path / "in", tmp_path / "out"
     path = folder / f"a.{suffix}"
@@ -122,7 +122,7 @@ def test_the_translations_of_a_removed_file_that_returns_damaged_stay(tmp_path):
     }
 
 
-@pytest.mark.parametrize("options", [{"key": ("text",)}, {"changed": "redo"}, {}])
+@pytest.mark.parametrize("options", [{"changed": "redo"}, {}])
 def test_the_translations_of_a_file_that_is_damaged_today_stay(options, tmp_path):
     folder, output = tmp_path / "in", tmp_path / "out"
     options = {"text_columns": ("text",), "on_bad_file": "skip", **options}
@@ -167,7 +167,7 @@ def count_instructions(function):
 
 def test_the_work_to_plan_is_linear_in_the_number_of_removed_files(tmp_path):
     found = []
-    for files in (20, 80):
+    for files in (10, 40):
         folder, output = tmp_path / f"in{files}", tmp_path / f"out{files}"
         folder.mkdir()
         for number in range(files):

@@ -1,9 +1,7 @@
-"""Added columns, workers, file systems, progress and prices of a translation job."""
+"""Added columns, file systems, progress and prices of a translation job."""
 
 import dataclasses
-import io
 import os
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,12 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from block_reading import facts_of, table_of
-from fakes import Reverser, Terminal, fail_at
+from fakes import Reverser, fail_at
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import (
     ADDED,
     NO_ROWS,
-    TWO_WORKERS,
     manifest,
     numbered,
     output_bytes,
@@ -35,12 +32,9 @@ from translation_jobs import (
 from tt.model.formats.model_card import TrainingData
 from tt.model.text.spans import Protection
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.runners.runner import make_pipeline
-from tt.pipelines.runners.status_line import StatusLine
 from tt.pipelines.storage.files import open_binary
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.translate.manifest import summary_blocks
-from tt.pipelines.translate.options import TranslateOptions
 
 # Columns.
 
@@ -133,52 +127,15 @@ def test_partition_columns_are_kept_in_folder_names(tmp_path):
     assert table["translation"].to_pylist() == [*turned(2), *turned(3)]
 
 
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
+@pytest.mark.parametrize("compression", ["gzip", "none"])
 def test_output_files_have_the_requested_compression(tmp_path, compression):
     source = write(tmp_path / "in.parquet", numbered(3))
-    options = TranslateOptions(input=(str(source),), output="o", compression=compression)
-    assert options.compression == compression
     translate(source, tmp_path / "out", compression=compression)
     column = pq.read_metadata(tmp_path / "out/in-00000-of-00001.parquet").row_group(0).column(1)
     assert column.compression == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
 
 
 # Workers.
-
-meeting = threading.Barrier(2)
-
-
-class Meeting(Reverser):
-    """Requires two simultaneous workers: the first call of each worker waits for the other."""
-
-    def translate_ids(self, source_ids):
-        if not hasattr(arrived, "yes"):
-            arrived.yes = True
-            meeting.wait(60)
-        return super().translate_ids(source_ids)
-
-
-arrived = threading.local()
-
-
-def test_one_row_group_keeps_two_workers_busy(tmp_path):
-    table = pa.table({"text": [f"n{i % 5000}" for i in range(100_000)]})
-    source = write(tmp_path / "in.parquet", table, row_group_size=100_000)
-    assert pq.read_metadata(source).num_row_groups == 1
-    options = {"load": Meeting, "arguments": TWO_WORKERS, "deduplicate": "unit"}
-    summary = translate(source, tmp_path / "out", **options)
-    assert (summary.rows, summary.manifest["units"]) == (100_000, 13)
-    units = unit_statistics(tmp_path / "out")
-    workers = [unit["worker"]["thread"] for unit in units]
-    assert len(set(workers)) == 2
-    assert min(workers.count(worker) for worker in workers) >= 6
-    assert sum(unit["rows"] for unit in units) == 100_000
-    assert (summary.manifest["texts"], summary.manifest["distinct_texts"]) == (
-        100_000,
-        12 * 5000 + 1696,  # 12 units of 8,192 rows, and the last unit
-    )
-    facts = facts_of(summary_blocks(summary))
-    assert facts["sentences"] == "100,000 in all texts, 61,696 translated"
 
 
 def test_two_processes_write_the_same_files_as_a_single_process(tmp_path, monkeypatch):
@@ -259,50 +216,6 @@ def test_the_progress_counts_the_rows_of_finished_units(tmp_path):
     assert watch.measure().phase == "writing the manifest"
 
 
-def test_the_rate_does_not_count_units_of_an_earlier_run(tmp_path):
-    source = write(tmp_path / "in.parquet", numbered(40))
-    translate(source, tmp_path / "out", unit_rows=10)
-    (tmp_path / "out/_tt/manifest.json").unlink()
-    record = tmp_path / "out/_tt/units/in-00003-of-00004.json"
-    content = record.read_text()
-    record.unlink()
-    other = tmp_path / "out/_tt/units/in-00000-of-00004.json"
-    other.unlink()
-    watch = request(source, tmp_path / "out", unit_rows=10).plan().watch()
-    assert watch.measure(0).describe() == "translating: 20 of 40 rows (20 earlier)"
-    record.write_text(content)
-    assert watch.measure(2).describe() == (
-        "translating: 30 of 40 rows (20 earlier), 5 rows/s, 0:02 left"
-    )
-
-
-def test_a_terminal_shows_the_progress_and_is_cleared_at_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("tt.pipelines.jobs.running.listing_interval", lambda **_: 0.01)
-    source = write(tmp_path / "in.parquet", numbered(40))
-    terminal, plain, told = Terminal(), io.StringIO(), []
-    with StatusLine(stream=terminal) as line, StatusLine(stream=plain) as plain_line:
-
-        def show(progress):
-            told.append(progress)
-            line.show(progress.describe())
-            plain_line.show(progress.describe())
-
-        request(source, tmp_path / "out", unit_rows=4).plan().run(show)
-    assert told[0].done == 0
-    assert all(progress.total in (40, 0) for progress in told)
-    assert "translating: 0 of 40 rows" in terminal.getvalue()
-    assert terminal.screen().strip() == ""
-    assert plain.getvalue() == ""
-
-
-def test_the_progress_of_a_retry_shows_only_the_time(tmp_path):
-    source = write(tmp_path / "in.parquet", numbered(4))
-    translate(source, tmp_path / "out")
-    watch = request(source, tmp_path / "out", retry_failed=True).plan().watch()
-    watch.measure(0)
-    assert watch.measure(61).describe() == "retrying failed rows: 1:01"
-
-
 def test_the_summary_shows_counts_time_and_prices(tmp_path):
     texts = [*["abcd"] * 3, "ab", None, ""]
     source = write(tmp_path / "in.parquet", {"text": texts})
@@ -380,30 +293,3 @@ def test_a_long_text_is_split_and_counted(tmp_path):
     assert "`on_too_long` was split and is now skip" in refused(
         source, tmp_path / "out", texts=TextOptions(max_source_tokens=9, on_too_long="skip")
     )
-    fields = {
-        field.name for kind in (TextOptions, Protection) for field in dataclasses.fields(kind)
-    }
-    saved = summary.manifest["options"].keys() - {
-        "text_columns", "unit_rows", "limit", "compression",
-    }  # fmt: skip
-    # The plan omits some options by default, like the plans of older versions.
-    omitted = {"protection", "target_language", "detect_language", "on_wrong_language"}
-    assert saved == fields - omitted
-
-
-def test_the_pipeline_does_not_contain_the_glossary(tmp_path):
-    """The pipelines with 1 and 100,000 terms are built, but not run.
-
-    The paths of both glossaries have the same length, because the pipeline contains the path.
-    """
-    source = write(tmp_path / "in.parquet", {"text": ["a"]})
-    sizes = []
-    for terms in (1, 100_000):
-        path = tmp_path / f"{terms:06}.tsv"
-        path.write_text("".join(f"the term {n}\tder Begriff {n}\n" for n in range(terms)))
-        job = request(source, tmp_path / "out", texts=TextOptions(glossary=str(path))).plan()
-        pipeline = make_pipeline(())
-        job._build(pipeline, is_exclusive=True)
-        sizes.append(len(pipeline.to_runner_api().SerializeToString()))
-    assert sizes[1] < sizes[0] + 1000  # the pickled code varies by some bytes; the terms take 3 MB
-    assert sizes[1] < 200_000

@@ -1,8 +1,5 @@
 """Quality flags in the output, the statistics, the manifest and the summary."""
 
-import dataclasses
-import json
-
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from block_reading import table_of
@@ -11,9 +8,6 @@ from translation_jobs import (
     NO_FLAGS,
     NO_ROWS,
     manifest,
-    output_bytes,
-    outputs,
-    read,
     read_all,
     refused,
     translate,
@@ -22,8 +16,6 @@ from translation_jobs import (
 )
 
 from tt.model.engines.translator import Hypothesis, Translation
-from tt.pipelines.tables.writing import file_state
-from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.translate.manifest import summary_blocks
 
@@ -71,7 +63,7 @@ def test_each_row_has_a_list_of_flags_and_flags_are_counted(tmp_path):
     assert again.manifest["rows_by_flag"] == counts
 
 
-def test_the_plan_contains_the_options_of_flags(tmp_path):
+def test_flagged_translations_can_be_left_out_and_the_options_belong_to_the_job(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
     first = TextOptions(flags=("incomplete",), on_flag="null")
     summary = translate(source, tmp_path / "out", load=CutOff, texts=first)
@@ -90,51 +82,3 @@ def test_the_plan_contains_the_options_of_flags(tmp_path):
     assert "`on_flag` was null and is now keep" in refused(
         source, tmp_path / "out", texts=TextOptions(flags=("incomplete",))
     )
-
-
-def test_the_plan_contains_the_limits_of_flags(tmp_path, monkeypatch):
-    source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
-    translate(source, tmp_path / "out", load=CutOff)
-    path = tmp_path / "out/_tt/plan.json"
-    plan = json.loads(path.read_text())
-    assert plan["limits"] == dataclasses.asdict(Limits())
-    before = output_bytes(tmp_path / "out")
-    with monkeypatch.context() as patch:
-        patch.setattr(Limits, "of", lambda about: Limits(usual=1.5))
-        assert "`usual` was not set and is now 1.5" in refused(
-            source, tmp_path / "out", load=CutOff
-        )
-    assert translate(source, tmp_path / "out", load=CutOff).already_finished
-    assert output_bytes(tmp_path / "out") == before
-
-
-def test_the_schema_does_not_change_if_the_output_is_written_again(tmp_path):
-    source = write(tmp_path / "in.parquet", {"text": ["ax", "b"]})
-    translate(source, tmp_path / "out", load=CutOff, compression="none")
-    [name] = outputs(tmp_path / "out")
-    schema = pq.read_schema(tmp_path / "out" / name)
-    assert schema.field("translation_flags").type.field(0).name == "element"
-    assert read(tmp_path / "out" / name).schema.equals(schema)
-
-
-def test_a_retry_translates_the_whole_unit_if_an_added_column_is_missing(tmp_path):
-    source = write(tmp_path / "in.parquet", {"text": ["ax", "bad"]})
-    fail_at.add("bad")
-    translate(source, tmp_path / "out", load=CutOff)
-    expected = read_all(tmp_path / "out").schema
-    [name] = outputs(tmp_path / "out")
-    pq.write_table(
-        read(tmp_path / "out" / name).drop_columns(["translation_flags"]), tmp_path / "out" / name
-    )
-    [path] = (tmp_path / "out").glob("_tt/units/*.json")
-    unit = json.loads(path.read_text())
-    unit["output_bytes"], unit["output_checksum"] = file_state(str(tmp_path / "out" / name))
-    path.write_text(json.dumps(unit))
-    made = manifest(tmp_path / "out")
-    made["output_bytes"][name] = unit["output_bytes"]
-    (tmp_path / "out/_tt/manifest.json").write_text(json.dumps(made))
-    fail_at.clear()
-    translate(source, tmp_path / "out", load=CutOff, retry_failed=True)
-    found = read_all(tmp_path / "out")
-    assert found.schema.equals(expected)
-    assert found["translation_flags"].to_pylist() == [["incomplete"], []]

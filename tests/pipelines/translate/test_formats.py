@@ -9,14 +9,12 @@ import json
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.feather as feather
-import pyarrow.parquet as pq
 import pytest
 from block_reading import table_of
 from fakes import crash_at, fail_at
 from translation_jobs import (
     NO_ROWS,
     files_below,
-    load_reverser,
     manifest,
     output_bytes,
     outputs,
@@ -29,27 +27,18 @@ from translation_jobs import (
     write,
 )
 
-from tt.model.engines.translator import Hypothesis
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.tables import parquet, reading, text_files
 from tt.pipelines.translate.manifest import summary_blocks
-from tt.pipelines.translate.options import TranslateOptions
 
 TEXTS = ["ab", "", "row 2", "x\ny", 'say "so"', "a, b", "ж", "7", *(f"n{i}" for i in range(40))]
 ROWS = {"id": [f"{i:03d}" for i in range(len(TEXTS))], "text": TEXTS}
+OPTIONS = {"unit_rows": 10, "text_columns": ("text",)}
 
 
-@pytest.fixture(autouse=True)
-def _nothing_fails():
-    yield
-    crash_at.clear()
-    fail_at.clear()
-
-
-def csv_of(rows, delimiter=","):
+def csv_of(rows):
     text = io.StringIO()
-    writer = csv.writer(text, delimiter=delimiter)
+    writer = csv.writer(text)
     writer.writerow(rows)
     writer.writerows(zip(*rows.values(), strict=True))
     return text.getvalue().encode()
@@ -80,13 +69,10 @@ def feather_of(rows):
 CONTENTS = {
     "in.csv": csv_of,
     "in.csv.gz": lambda rows: gzip.compress(csv_of(rows)),
-    "in.csv.zst": lambda rows: zstd(csv_of(rows)),
-    "in.tsv": lambda rows: csv_of({**rows, "text": rows["text"]}, "\t"),
+    "in.csv.bz2": lambda rows: bz2.compress(csv_of(rows)),
     "in.jsonl": jsonl_of,
-    "in.jsonl.gz": lambda rows: gzip.compress(jsonl_of(rows)),
     "in.jsonl.zst": lambda rows: zstd(jsonl_of(rows)),
     "in.arrow": arrow_of,
-    "in.ipc": feather_of,
     "in.feather": feather_of,
 }
 
@@ -97,25 +83,32 @@ def put(path, content):
     return path
 
 
+@pytest.fixture(scope="module")
+def of_parquet(tmp_path_factory):
+    """The output for the rows in a Parquet file."""
+    folder = tmp_path_factory.mktemp("parquet")
+    summary = translate(write(folder / "in.parquet", ROWS), folder / "out", **OPTIONS)
+    return summary, [read(folder / "out" / name) for name in outputs(folder / "out")]
+
+
 @pytest.mark.parametrize("name", CONTENTS)
-@pytest.mark.parametrize("limit", [None, 25])
-def test_the_same_rows_give_the_same_output_in_any_input_format(tmp_path, name, limit):
-    rows = ROWS
-    if name == "in.tsv":  # TSV cells cannot contain line breaks or quotation marks
-        rows = {**ROWS, "text": [text.replace("\n", " ").replace('"', "'") for text in TEXTS]}
-    source = put(tmp_path / "a" / name, CONTENTS[name](rows))
-    same = write(tmp_path / "b/in.parquet", rows)
-    options = {"unit_rows": 10, "text_columns": ("text",), "limit": limit}
-    summary = translate(source, tmp_path / "out", **options)
-    expected = translate(same, tmp_path / "expected", **options)
+def test_the_same_rows_give_the_same_output_in_any_input_format(tmp_path, of_parquet, name):
+    source = put(tmp_path / "a" / name, CONTENTS[name](ROWS))
+    summary = translate(source, tmp_path / "out", **OPTIONS)
+    expected, tables = of_parquet
     assert summary.manifest["rows_by_status"] == expected.manifest["rows_by_status"]
-    assert summary.rows == expected.rows == (limit or len(TEXTS))
-    assert outputs(tmp_path / "out") == outputs(tmp_path / "expected")
-    for output in outputs(tmp_path / "out"):
-        assert read(tmp_path / "out" / output).equals(read(tmp_path / "expected" / output))
+    assert summary.rows == expected.rows == len(TEXTS)
+    for output, table in zip(outputs(tmp_path / "out"), tables, strict=True):
+        assert read(tmp_path / "out" / output).equals(table)
     assert not list((tmp_path / "out").rglob("*.arrow"))
-    again = translate(source, tmp_path / "out", **options)
+    again = translate(source, tmp_path / "out", **OPTIONS)
     assert (again.already_finished, again.manifest) == (True, summary.manifest)
+
+
+def test_cells_of_tsv_contain_quotation_marks(tmp_path):
+    source = put(tmp_path / "in.tsv", b'id\ttext\n1\t"ab\n2\tcd\n')
+    translate(source, tmp_path / "out", text_columns=("text",))
+    assert read_all(tmp_path / "out")["translation"].to_pylist() == ['ba"', "dc"]
 
 
 def test_a_folder_may_contain_several_formats(tmp_path):
@@ -173,12 +166,11 @@ def test_the_error_for_an_unknown_ending_lists_all_endings(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.TXT.gz", "a.txt.bz2"])
+@pytest.mark.parametrize("name", ["a.txt", "a.TXT.gz"])
 def test_each_line_of_a_text_file_is_a_row(tmp_path, name):
     """Only line feeds end lines, after an optional carriage return."""
     content = b"\xef\xbb\xbfone\r\n\ntwo\tx\r y\x85\xff\nthree"
-    pack = {"gz": gzip.compress, "bz2": bz2.compress}.get(name.rpartition(".")[2], bytes)
-    source = put(tmp_path / name, pack(content))
+    source = put(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
     translate(source, tmp_path / "out", unit_rows=2)
     assert outputs(tmp_path / "out") == [
         "a-00000-of-00002.parquet", "a-00001-of-00002.parquet",
@@ -187,15 +179,6 @@ def test_each_line_of_a_text_file_is_a_row(tmp_path, name):
     assert found["text"].to_pylist() == ["one", "", None, "three"]
     assert found["translation"].to_pylist() == ["eno", "", None, "eerht"]
     assert found["translation_status"].to_pylist() == ["ok", "empty", "failed", "ok"]
-
-
-def test_a_text_file_that_is_longer_than_its_head(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "HEAD_BYTES", 10)
-    monkeypatch.setattr(text_files, "_BLOCK_BYTES", 7)
-    lines = [f"line {i}" * (i % 3 + 1) for i in range(50)]
-    source = put(tmp_path / "a.txt", "\n".join(lines).encode())
-    translate(source, tmp_path / "out")
-    assert read_all(tmp_path / "out")["text"].to_pylist() == lines
 
 
 def test_a_folder_does_not_stand_for_its_text_files(tmp_path):
@@ -208,28 +191,15 @@ def test_a_folder_does_not_stand_for_its_text_files(tmp_path):
     assert outputs(tmp_path / "texts") == ["README-00000-of-00001.parquet"]
 
 
-def test_an_empty_text_file_is_an_error(tmp_path):
-    source = put(tmp_path / "a.txt", b"")
-    problem = f"{source} is empty, so it has no texts. Check the file"
-    assert refused(source, tmp_path / "out") == problem
-
-
-@pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
-def test_an_empty_jsonl_file_is_an_error(tmp_path, name):
-    source = put(tmp_path / name, gzip.compress(b"\n") if name.endswith(".gz") else b"")
-    for options in ({}, {"text_columns": ("body",)}):
-        assert refused(source, tmp_path / "out", **options) == (
-            f"{source} is empty, so it has no columns. Check the file"
-        )
-
-
-def test_two_text_columns_with_the_same_name_are_refused(tmp_path):
-    source = put(tmp_path / "in.csv", b"text,text\na,b\n")
-    for options in ({}, {"text_columns": ("text",)}):
-        assert refused(source, tmp_path / "out", **options) == (
-            f"{source} has 2 columns named 'text'. Its columns: text: string, text: string. "
-            "Set `text_columns`"
-        )
+def test_empty_files_are_errors(tmp_path):
+    for name, content, lacks in (
+        ("a.jsonl", b"", "columns"),
+        ("a.jsonl.gz", gzip.compress(b"\n"), "columns"),
+        ("a.txt", b"", "texts"),
+    ):
+        source = put(tmp_path / name, content)
+        problem = f"{source} is empty, so it has no {lacks}. Check the file"
+        assert refused(source, tmp_path / "out") == problem
 
 
 def test_inputs_that_differ_only_in_their_endings_are_refused(tmp_path):
@@ -241,11 +211,10 @@ def test_inputs_that_differ_only_in_their_endings_are_refused(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", ["in.csv.gz", "in.jsonl", "in.arrow"])
-def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path, name):
-    source, out = put(tmp_path / name, CONTENTS[name](ROWS)), tmp_path / "out"
-    options = {"unit_rows": 10, "text_columns": ("text",)}
-    translate(source, tmp_path / "undisturbed", **options)
+def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path):
+    source, out, options = put(tmp_path / "in.jsonl", jsonl_of(ROWS)), tmp_path / "out", OPTIONS
+    repeated = ["--direct_runner_bundle_repeat=1"]  # which must not change anything
+    translate(source, tmp_path / "undisturbed", **options, arguments=repeated)
     crash_at.add("n25")
     with pytest.raises(Exception, match="the worker dies here"):
         translate(source, out, **options)
@@ -261,21 +230,8 @@ def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path, name):
     assert not list(out.rglob("*.arrow"))
 
 
-@pytest.mark.parametrize("name", ["in.csv", "in.jsonl.zst", "in.arrow"])
-def test_bundles_that_run_twice_change_nothing(tmp_path, name):
-    source = put(tmp_path / name, CONTENTS[name](ROWS))
-    options = {"unit_rows": 10, "text_columns": ("text",)}
-    translate(source, tmp_path / "once", **options)
-    repeated = ["--direct_runner_bundle_repeat=1"]
-    translate(source, tmp_path / "twice", arguments=repeated, **options)
-    assert output_bytes(tmp_path / "twice") == output_bytes(tmp_path / "once")
-    assert files_below(tmp_path / "twice") == files_below(tmp_path / "once")
-
-
-@pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.arrow"])
-def test_failed_rows_are_retried(tmp_path, name):
-    source, out = put(tmp_path / name, CONTENTS[name](ROWS)), tmp_path / "out"
-    options = {"unit_rows": 10, "text_columns": ("text",)}
+def test_failed_rows_are_retried(tmp_path):
+    source, out, options = put(tmp_path / "in.jsonl", jsonl_of(ROWS)), tmp_path / "out", OPTIONS
     fail_at.add("n25")
     assert translate(source, out, **options).manifest["failed_rows"] == 1
     before = output_bytes(out)
@@ -289,7 +245,7 @@ def test_failed_rows_are_retried(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "change", [lambda data: data + b"9,more\n", lambda data: data[:-4] + b"x,y\n", lambda _: b"a"]
+    "change", [lambda data: data + b"9,more\n", lambda data: data[:-4] + b"x,y\n"]
 )
 def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
     source, out = put(tmp_path / "in.csv", csv_of(ROWS)), tmp_path / "out"
@@ -350,14 +306,14 @@ def test_types_that_parquet_cannot_store_are_refused(tmp_path):
 # Lists and fields of structs.
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.large_list(pa.large_string())])
-def test_each_text_of_a_list_is_translated(tmp_path, kind):
+def test_each_text_of_a_list_is_translated(tmp_path):
+    kind = pa.large_list(pa.large_string())
     lists = [["ab", None, "", "7"], None, [], ["cd", "ab"], [None], ["жж"]]
     source = write(tmp_path / "in.parquet", pa.table({"tags": pa.array(lists, kind)}))
     summary = translate(source, tmp_path / "out", unit_rows=4, text_columns=("tags",))
     found = read_all(tmp_path / "out")
     kind = found.schema.field("translation").type
-    assert pa.types.is_large_list(kind) == pa.types.is_large_list(found.schema.field("tags").type)
+    assert pa.types.is_large_list(kind)
     assert kind.value_type == pa.string()
     assert found["tags"].to_pylist() == lists
     assert found["translation"].to_pylist() == [
@@ -395,25 +351,6 @@ def test_fixed_size_lists_are_kept_and_get_plain_lists_of_translations(tmp_path)
     ]
 
 
-def test_fixed_size_lists_with_nulls_are_kept(tmp_path):
-    """Arrow could write these lists to Parquet, but not read them again."""
-    pairs = pa.list_(pa.int32(), 2)
-    kinds = {
-        "tags": (pa.list_(pa.string(), 2), [["ab", None], None, [None, None]]),
-        "vector": (pairs, [[1, 2], None, [3, 4]]),
-        "inner": (pa.struct([("pair", pairs)]), [{"pair": None}, None, {"pair": [5, 6]}]),
-        "lists": (pa.large_list(pairs), [[[1, 2], None], None, []]),
-        "map": (pa.map_(pa.string(), pairs), [[("k", [1, 2]), ("l", None)], None, []]),
-    }
-    table = pa.table({name: pa.array(values, kind) for name, (kind, values) in kinds.items()})
-    feather.write_feather(table, tmp_path / "in.arrow")
-    translate(tmp_path / "in.arrow", tmp_path / "out", unit_rows=2, text_columns=("tags",))
-    found = read_all(tmp_path / "out")
-    for name, (_, values) in kinds.items():
-        assert found[name].to_pylist() == values
-    assert found["translation"].to_pylist() == [["ba", None], None, [None, None]]
-
-
 def test_a_row_fails_if_a_text_of_its_list_fails_and_only_that_text_is_retried(tmp_path):
     fail_at.update(["bad", "worse"])
     lists = [["ab", "bad"], ["cd"], ["bad", "worse", None], None]
@@ -444,13 +381,6 @@ def test_a_row_fails_if_a_text_of_its_list_fails_and_only_that_text_is_retried(t
     assert translate(source, out, retry_failed=True, **options).manifest["failed_rows"] == 0
     translate(source, tmp_path / "undisturbed", **options)
     assert output_bytes(out) == output_bytes(tmp_path / "undisturbed")
-
-
-def test_n_best_of_a_list_is_a_list_of_lists(tmp_path):
-    source = write(tmp_path / "in.parquet", {"tags": [["ab", ""], None]})
-    translate(source, tmp_path / "out", text_columns=("tags",), decoding=Decoding(n_best=2))
-    found = read_all(tmp_path / "out")["translation_n_best"].to_pylist()
-    assert found == [[[{"text": "ba", "score": Hypothesis("ba", -2.0).score}], None], None]
 
 
 def test_a_field_of_a_struct_is_translated(tmp_path):
@@ -500,21 +430,16 @@ TYPED = pa.table(
 NESTED = {"tags": [["ab", None], [], None], "meta": [{"n": [1.5]}, None, {"n": None}]}
 
 
-@pytest.mark.parametrize(
-    ("compression", "suffix", "decompress"),
-    [(None, "", bytes), ("gzip", ".gz", gzip.decompress),
-     ("zstd", ".zst", lambda data: pa.input_stream(pa.py_buffer(data), compression="zstd").read())],
-)  # fmt: skip
-def test_jsonl_output_contains_all_columns(tmp_path, compression, suffix, decompress):
+def test_jsonl_output_contains_all_columns(tmp_path):
     table = TYPED
     for name, values in NESTED.items():
         table = table.append_column(name, [values])
     source, out = write(tmp_path / "in.parquet", table), tmp_path / "out"
-    options = {"text_columns": ("text", "tags"), "format": "jsonl", "compression": compression}
+    options = {"text_columns": ("text", "tags"), "format": "jsonl", "compression": "gzip"}
     summary = translate(source, out, unit_rows=2, **options)
-    names = [f"in-0000{i}-of-00002.jsonl{suffix}" for i in range(2)]
+    names = [f"in-0000{i}-of-00002.jsonl.gz" for i in range(2)]
     assert [name for name in files_below(out) if not name.startswith("_tt/")] == names
-    text = b"".join(decompress((out / name).read_bytes()) for name in names).decode()
+    text = b"".join(gzip.decompress((out / name).read_bytes()) for name in names).decode()
     rows = [json.loads(line) for line in text.split("\n")[:-1]]
     assert rows[0]["tags_translation"] == ["ba", None]
     assert rows[0]["text_translation_flags"] == []
@@ -541,17 +466,6 @@ def test_csv_output_contains_flat_columns_and_flags(tmp_path):
     assert path.read_text().splitlines()[2].endswith(',,,"null",,""')
     read_back = pa_csv.read_csv(path)
     assert read_back["id"].to_pylist() == [1, 2, 3]
-
-
-def test_csv_joins_flags_by_spaces(tmp_path, monkeypatch):
-    from tt.pipelines.tables.writing import table_writer
-
-    table = pa.table({"translation_flags": pa.array([["short", "number"], [], ["long"]])})
-    file = io.BytesIO()
-    with table_writer(file, table.schema, file_format="csv", compression="none") as write:
-        write(table.slice(0, 1))
-        write(table.slice(1))
-    assert file.getvalue().decode() == '"translation_flags"\n"short number"\n""\n"long"\n'
 
 
 @pytest.mark.parametrize(
@@ -588,29 +502,15 @@ def test_csv_cannot_store_n_best_and_jsonl_cannot_store_duplicate_names(tmp_path
     )
 
 
-def test_unknown_formats_and_compressions_are_refused():
-    for options, message in (
-        ({"format": "xml"}, "`format` must be one of parquet, jsonl, csv. Received: xml"),
-        (
-            {"format": "csv", "compression": "snappy"},
-            "`compression` of csv must be one of none, gzip, zstd. Received: snappy",
-        ),
-    ):
-        with pytest.raises(UserError) as caught:
-            TranslateOptions(input=("x",), output="o", **options)
-        assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_missing_and_damaged_text_outputs_are_written_again(tmp_path, kind):
+def test_missing_and_damaged_text_outputs_are_written_again(tmp_path):
     source, out = put(tmp_path / "in.csv.gz", CONTENTS["in.csv.gz"](ROWS)), tmp_path / "out"
-    options = {"unit_rows": 10, "text_columns": ("text",), "format": kind}
+    options = {"unit_rows": 10, "text_columns": ("text",), "format": "csv"}
     translate(source, tmp_path / "undisturbed", **options)
     crash_at.add("n25")
     with pytest.raises(Exception, match="the worker dies here"):
         translate(source, out, **options)
     crash_at.clear()
-    names = [f"in-0000{i}-of-00005.{kind}" for i in range(5)]
+    names = [f"in-0000{i}-of-00005.csv" for i in range(5)]
     assert not (out / names[3]).exists()
     content = (out / names[0]).read_bytes()
     (out / names[0]).write_bytes(content.replace(b"row", b"wor"))  # has the same size
@@ -633,15 +533,3 @@ def test_a_retry_of_text_output_translates_whole_units_with_failed_rows(tmp_path
     for name in files_below(tmp_path / "undisturbed"):
         if name.endswith(".jsonl"):
             assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
-
-
-def test_a_plan_with_parquet_output_has_no_format_option(tmp_path):
-    """Older versions wrote plans without this option, and their folders can still be resumed."""
-    source = write(tmp_path / "in.parquet", {"text": ["a"]})
-    plan = request(source, tmp_path / "out", load=load_reverser).plan().plan
-    assert "format" not in plan["options"]
-    assert plan["options"]["compression"] == "zstd"
-    assert plan["input"]["in.parquet"]["footer_checksum"] == (
-        parquet.read_footer(str(source)).checksum
-    )
-    assert pq.read_metadata(source).num_rows == 1

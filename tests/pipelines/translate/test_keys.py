@@ -1,21 +1,15 @@
-"""Jobs with a key: all types of keys, keys in random order, and the copy of the earlier rows."""
+"""Jobs with a key: the types of columns that a key may have."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
-import random
-import time
 import uuid
 
 import numpy as np
 import pyarrow as pa
-import pytest
-from memory_filesystem import MemoryFileSystem
+import pyarrow.feather as feather
 from translation_jobs import read_all, refused, translate, write
-
-from tt.pipelines.translate.previous import PreviousRows
-from tt.pipelines.translate.table import TableOptions, added_fields
 
 _DAY = datetime.date(2024, 2, 29)
 _NUMBERS = [decimal.Decimal("-1.50"), decimal.Decimal("2.25"), decimal.Decimal("99.99")]
@@ -84,63 +78,12 @@ def test_keys_of_all_these_types_are_known_on_the_second_day(tmp_path):
     assert translations == first["translation"].take([2, 0, 1]).to_pylist()
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_keys_that_cannot_be_compared_are_refused_on_the_first_day(tmp_path, name):
-    write(tmp_path / "in.parquet", pa.table({"id": REFUSED[name], "text": ["a", "b"]}))
-    message = refused(
-        tmp_path / "in.parquet", tmp_path / "out", key=("id",), text_columns=("text",)
-    )
-    assert "the column 'id' of" in message
-    assert "which `key` cannot compare" in message
+def test_keys_that_cannot_be_compared_are_refused_on_the_first_day(tmp_path):
+    table = pa.table({**REFUSED, "text": ["a", "b"]})
+    feather.write_feather(table, tmp_path / "in.arrow")
+    for name in REFUSED:
+        options = {"key": (name,), "text_columns": ("text",)}
+        message = refused(tmp_path / "in.arrow", tmp_path / "out", **options)
+        assert f"the column {name!r} of" in message
+        assert "which `key` cannot compare" in message
     assert not (tmp_path / "out").exists()
-
-
-def lookup_seconds(folder, keys: list[str]) -> float:
-    """Return the CPU seconds in which units of 1,000 rows find 16,000 of the earlier rows."""
-    rows = pa.table({"id": keys, "text": ["text"] * len(keys)})
-    table = TableOptions(fields=("text",))
-    nulls = {f.name: pa.nulls(len(keys), f.type) for f in added_fields(rows.schema, options=table)}
-    write(
-        folder / "_tt/previous/0/a.parquet", pa.table({"id": keys, "text": rows["text"], **nulls})
-    )
-    previous = PreviousRows(output=str(folder), key=("id",), table=table, plan_digest="0")
-    units = [rows.slice(first, 1000) for first in range(0, 16_000, 1000)]
-    previous.find(units[0], chosen=[True] * 1000)
-    start = time.process_time()
-    assert [previous.find(unit, chosen=[True] * 1000).num_rows for unit in units] == [1000] * 16
-    return time.process_time() - start
-
-
-def test_keys_in_random_order_cost_as_much_as_sorted_ones(tmp_path):
-    chance = random.Random(1)
-    keys = [str(uuid.UUID(int=chance.getrandbits(128))) for _ in range(200_000)]
-    in_order = lookup_seconds(tmp_path / "sorted", sorted(keys))
-    shuffled = chance.sample(keys, len(keys))
-    assert lookup_seconds(tmp_path / "random", shuffled) < 2 * in_order
-
-
-def test_the_copy_of_a_remote_output_is_in_the_cache_of_the_user(tmp_path, monkeypatch):
-    """Nobody else can put files there in advance, and the job deletes it."""
-    MemoryFileSystem.clear()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "shared"))
-    (tmp_path / "shared").mkdir()
-    seen = []
-    find = PreviousRows.find
-
-    def look(self, *args, **options):
-        found = find(self, *args, **options)
-        seen.extend((tmp_path / "cache").rglob("rows-*"))
-        seen.extend((tmp_path / "shared").glob("tt-*"))
-        return found
-
-    monkeypatch.setattr(PreviousRows, "find", look)
-    options = {"key": ("id",), "text_columns": ("text",)}
-    for texts in (["one", "two"], ["one", "three"]):
-        write(tmp_path / "in.parquet", {"id": [1, 2], "text": texts})
-        summary = translate(tmp_path / "in.parquet", "mem://bucket/out", **options)
-    assert summary.manifest["kept_rows"] == 1
-    folder = tmp_path / "cache/tt/previous"
-    assert {path.parent for path in seen} == {folder}
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert list(folder.iterdir()) == []

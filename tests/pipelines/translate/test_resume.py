@@ -20,7 +20,7 @@ from translation_jobs import (
     write,
 )
 
-KILLS = {"parquet": 20, "texts": 8}
+KILLS = {"parquet": 10, "texts": 4}
 UNITS = 40
 
 
@@ -151,7 +151,7 @@ def test_a_job_that_is_killed_repeatedly_gives_the_same_bytes_as_without_kills(
     assert killed_while_writing >= (1 if kind == "parquet" else 0)
 
 
-@pytest.mark.parametrize("limit", [500, 1_000, 5_000])
+@pytest.mark.parametrize("limit", [500, 5_000])
 def test_a_full_disk_is_a_clear_error_and_the_job_resumes(job, undisturbed, tmp_path, limit):
     """A limit on the file size simulates a full disk, and each limit affects other files."""
     expected, _, expected_manifest = undisturbed

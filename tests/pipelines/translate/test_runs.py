@@ -1,16 +1,13 @@
-"""Runs of units: dividing units into runs, and translating, resuming and retrying runs."""
+"""Runs of several units of a file: translating, resuming and retrying them."""
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes import crash_at, fail_at
-from hypothesis import given
-from hypothesis import strategies as st
 from memory_filesystem import MemoryFileSystem
 from translation_jobs import (
     TWO_WORKERS,
@@ -25,24 +22,7 @@ from translation_jobs import (
     write,
 )
 
-from tt.pipelines.tables import parquet
 from tt.pipelines.translate import plan as plans
-from tt.pipelines.translate import unit_rows
-from tt.pipelines.translate.plan import (
-    InputFile,
-    count_rows_read,
-    cut_runs,
-    plan_units,
-    planned_outputs,
-    units_at_once,
-)
-
-
-@pytest.fixture(autouse=True)
-def _nothing_fails():
-    yield
-    crash_at.clear()
-    fail_at.clear()
 
 
 @pytest.fixture
@@ -52,85 +32,14 @@ def long_runs(monkeypatch):
     monkeypatch.setattr(plans, "_RUNS_PER_SLOT", 0)
 
 
-@given(
-    group_rows=st.lists(st.integers(0, 50), min_size=1, max_size=20),
-    unit_rows=st.integers(1, 30),
-    most=st.integers(1, 8),
-)
-def test_runs_contain_all_units_in_order_and_end_with_row_groups(group_rows, unit_rows, most):
-    rows = sum(group_rows)
-    file = InputFile(path="/in/a", relative_path="a", size=1, rows=rows, footer_checksum="")
-    every_unit = plan_units(file, unit_rows=unit_rows)
-    runs = cut_runs(every_unit, group_rows=group_rows, most=most)
-    assert [unit for run in runs for unit in run] == every_unit
-    assert all(1 <= len(run) <= most for run in runs)
-    starts = [sum(group_rows[:index]) for index in range(len(group_rows))]
-    for run, following in itertools.pairwise(runs):
-        if len(run) < most:  # the run is shorter only because a row group ends there
-            begun = max(start for start in starts if start <= following[0].first_row)
-            assert run[-1].first_row < begun <= following[0].first_row
-    alone = count_rows_read([[unit] for unit in every_unit], group_rows=group_rows)
-    assert rows <= count_rows_read(runs, group_rows=group_rows) <= alone
-
-
-@pytest.mark.parametrize(
-    ("units", "slots", "runs"), [(500, 2, 72), (500, 200, 500), (2_000, 200, 1_000)]
-)
-def test_one_file_gives_enough_runs_for_all_slots(units, slots, runs):
-    file = InputFile(path="/in/a", relative_path="a", size=1, rows=units, footer_checksum="")
-    every_unit = plan_units(file, unit_rows=1)
-    most = units_at_once(units, slots=slots)
-    assert len(cut_runs(every_unit, group_rows=[units], most=most)) == runs
-
-
-def test_the_length_of_runs_depends_on_the_number_of_slots(tmp_path, monkeypatch):
-    """Two workers need at least 8 runs, so 20 units are divided into runs of 2."""
-    monkeypatch.setattr(plans, "_RUNS", 1)
-    found = []
-    cut = unit_rows.cut_runs
-
-    def cut_runs(*arguments, most, **options):
-        found.append(most)
-        return cut(*arguments, most=most, **options)
-
-    monkeypatch.setattr(unit_rows, "cut_runs", cut_runs)
-    source = write(tmp_path / "in.parquet", numbered(20))
-    translate(source, tmp_path / "two", unit_rows=1, arguments=TWO_WORKERS)
-    translate(source, tmp_path / "one", unit_rows=1, arguments=("--direct_num_workers=1",))
-    assert found == [2, 5]
-
-
-@pytest.mark.parametrize(
-    ("group_rows", "most", "runs", "read"),
-    [
-        ([65_536] * 2, 8, 2, 131_072),  # one run per row group
-        ([65_000] * 2, 8, 2, 130_536),  # one unit extends 536 rows into the second row group
-        ([1_000_000], 8, 16, 8_864_320),  # 65,536 * (1 + ... + 15) + 1,000,000
-        ([5_000] * 20, 8, 2, 100_536),
-    ],
-)
-def test_count_rows_read(group_rows, most, runs, read):
-    rows = sum(group_rows)
-    file = InputFile(path="/in/a", relative_path="a", size=1, rows=rows, footer_checksum="")
-    found = cut_runs(plan_units(file, unit_rows=8192), group_rows=group_rows, most=most)
-    assert (len(found), count_rows_read(found, group_rows=group_rows)) == (runs, read)
-
-
 def test_the_length_of_runs_does_not_change_the_output(tmp_path, long_runs, monkeypatch):
     source = write(tmp_path / "in.parquet", numbered(95), row_group_size=37)
-    opened = []
-    open_run = unit_rows.open_run
-    monkeypatch.setattr(
-        "tt.pipelines.translate.steps.open_run",
-        lambda run, **rest: opened.append(len(run)) or open_run(run, **rest),
-    )
-    translate(source, tmp_path / "together", unit_rows=10)
-    assert sum(opened) == 10
-    assert max(opened) > 1
+    translate(source, tmp_path / "together", unit_rows=10, arguments=TWO_WORKERS)
+    paths = (tmp_path / "together").glob("_tt/units/*.json")
+    workers = {json.loads(path.read_text())["worker"]["thread"] for path in paths}
+    assert len(workers) == 2, "one file keeps two workers busy"
     monkeypatch.setattr(plans, "MOST_AT_ONCE", 1)
-    opened.clear()
     translate(source, tmp_path / "alone", unit_rows=10)
-    assert opened == [1] * 10
     assert output_bytes(tmp_path / "together") == output_bytes(tmp_path / "alone")
 
 
@@ -170,14 +79,6 @@ def test_failed_rows_of_a_run_are_retried(tmp_path, long_runs):
     summary = translate(source, out, unit_rows=10, retry_failed=True)
     assert (summary.manifest["failed_rows"], summary.reused_units, summary.run_rows) == (0, 6, 2)
     assert read_all(out)["translation"].to_pylist() == turned(80)
-
-
-def test_units_of_one_row_group_are_distributed_to_all_workers(tmp_path):
-    source = write(tmp_path / "in.parquet", numbered(40))
-    translate(source, tmp_path / "out", unit_rows=10, arguments=TWO_WORKERS)
-    paths = sorted((tmp_path / "out").glob("_tt/units/*.json"))
-    threads = {json.loads(path.read_text())["worker"]["thread"] for path in paths}
-    assert len(threads) == 2
 
 
 # Object stores.
@@ -264,32 +165,5 @@ def test_units_have_fewer_rows_if_the_rows_are_large(tmp_path, monkeypatch):
     assert sum(count for name, count in counts.items() if name.startswith("large")) == 40
     assert [count for name, count in counts.items() if name.startswith("small")] == [30, 10]
     assert max(count for name, count in counts.items() if not name.startswith("small")) <= 10
-    plan = json.loads((out / "_tt/plan.json").read_text())
-    assert list(planned_outputs(plan)) == plan_order(plan, outputs(out))
-    assert "unit_rows" not in plan["input"]["small.parquet"]
-    assert 5 <= plan["input"]["large.parquet"]["unit_rows"] <= 10
     assert translate(tmp_path / "in", out, **asked).already_finished
     assert manifest(out)["rows"] == 120
-
-
-def plan_order(plan, names):
-    """Sort the names of output files in the order of the plan's input files."""
-    stems = [name.rpartition(".")[0] for name in plan["input"]]
-    return sorted(names, key=lambda name: (stems.index(name.rsplit("-", 3)[0]), name))
-
-
-def test_no_batch_has_more_rows_than_a_unit(tmp_path, monkeypatch):
-    monkeypatch.setattr(plans, "UNIT_BYTES", 50_000)
-    source = write(tmp_path / "in.parquet", {"text": ["x" * 5_000] * 100}, use_dictionary=False)
-    sizes = []
-    iter_batches = pq.ParquetFile.iter_batches
-
-    def counted(self, **options):
-        sizes.append(options["batch_size"])
-        return iter_batches(self, **options)
-
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
-    translate(source, tmp_path / "out", max_source_tokens=4)
-    fewer = json.loads((tmp_path / "out/_tt/plan.json").read_text())["input"]["in.parquet"]
-    assert max(sizes) == fewer["unit_rows"] <= 10
-    assert parquet.read_footer(str(source)).content_bytes >= 500_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from translation_jobs import (
     files_below,
@@ -10,7 +12,6 @@ from translation_jobs import (
     numbered,
     read_all,
     refused,
-    request,
     translate,
     turned,
     unit_statistics,
@@ -21,21 +22,15 @@ from translation_jobs import (
 from tt.model.errors import UserError
 from tt.pipelines.reports.translated import translated_sections
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.translate.job_folder import rows_path
 
 ROWS, UNITS = 40, 4
 TIMES = ("seconds", "run_id", "worker")  # the fields of a unit's record that differ between runs
 
-PLAN, MANIFEST = "_tt/plan.json", "_tt/manifest.json"
-INPUT = "_tt/input.jsonl"
+PLAN, MANIFEST, INPUT = "_tt/plan.json", "_tt/manifest.json", "_tt/input.jsonl"
 RECORD, OUTPUT = "_tt/units/in-00000-of-00004.json", "in-00000-of-00004{suffix}"
 PARTIAL, TEMPORARY = "in-00003-of-00004{suffix}", "_tt/unfinished.0.1.tmp"
 
-FORMATS = {
-    ".parquet": {},
-    ".jsonl": {"format": "jsonl"},
-    ".csv.gz": {"format": "csv", "compression": "gzip"},
-}
+FORMATS = {".parquet": {}, ".jsonl": {"format": "jsonl"}}
 SIZES = {"empty": lambda size: 0, "half": lambda size: size // 2}
 
 
@@ -44,24 +39,25 @@ def source(tmp_path_factory):
     return write(tmp_path_factory.mktemp("source") / "in.parquet", numbered(ROWS))
 
 
-@pytest.fixture(scope="module")
-def options(tmp_path_factory):
-    terms = tmp_path_factory.mktemp("terms") / "terms.tsv"
-    terms.write_text("row\trow\n")
-    return {"unit_rows": ROWS // UNITS, "texts": TextOptions(glossary=str(terms))}
-
-
 @pytest.fixture(scope="module", params=FORMATS)
 def suffix(request):
     return request.param
 
 
 @pytest.fixture(scope="module")
-def fresh(source, options, suffix, tmp_path_factory):
-    """The result of a run without truncated files."""
-    out = tmp_path_factory.mktemp("fresh") / "out"
-    translate(source, out, **options, **FORMATS[suffix])
-    return result(out)
+def options(suffix, tmp_path_factory):
+    terms = tmp_path_factory.mktemp("terms") / "terms.tsv"
+    terms.write_text("row\trow\n")
+    texts = TextOptions(glossary=str(terms))
+    return {"unit_rows": ROWS // UNITS, "texts": texts, **FORMATS[suffix]}
+
+
+@pytest.fixture(scope="module")
+def finished(source, options, tmp_path_factory):
+    """A finished folder, which the tests copy."""
+    out = tmp_path_factory.mktemp("finished") / "out"
+    translate(source, out, **options)
+    return out
 
 
 def result(out):
@@ -77,17 +73,22 @@ def truncate(path, size):
     path.write_bytes(content[: SIZES[size](len(content))])
 
 
-def half_done(source, out, **options):
-    """Make a folder with three finished units, an output without record and a temporary file."""
-    translate(source, out, **options)
+def stop(out):
+    """Leave three finished units, an output without record and a temporary file."""
     [last] = out.glob("_tt/units/in-00003-*.json")
     last.unlink()
     (out / MANIFEST).unlink()
     (out / TEMPORARY).write_bytes(b"a part of something")
 
 
-def changed_at(out, names):
-    return {name: (out / name).stat().st_mtime_ns for name in names}
+def check_resumed(source, out, *, options, reused, kept, fresh):
+    """Run the job, and check that it keeps finished units and gives the result of a fresh run."""
+    before = {name: (out / name).stat().st_mtime_ns for name in kept}
+    summary = translate(source, out, **options)
+    assert (summary.rows, summary.manifest["units"], summary.reused_units) == (ROWS, UNITS, reused)
+    assert {name: (out / name).stat().st_mtime_ns for name in kept} == before
+    assert result(out) == fresh
+    assert translate(source, out, load=load_nothing, **options).already_finished
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -96,62 +97,51 @@ def changed_at(out, names):
     [(PLAN, 3), (INPUT, 3), (RECORD, 2), (OUTPUT, 2), (PARTIAL, 3), (TEMPORARY, 3)],
 )
 def test_a_truncated_file_in_an_unfinished_folder_affects_at_most_its_own_unit(
-    source, options, suffix, fresh, tmp_path, name, reused, size
+    source, options, suffix, finished, tmp_path, name, reused, size
 ):
-    out = tmp_path / "out"
-    options = options | FORMATS[suffix]
-    half_done(source, out, **options)
+    out = shutil.copytree(finished, tmp_path / "out")
+    stop(out)
     truncate(out / name.format(suffix=suffix), size)
     kept = [f"in-0000{index}-of-00004{suffix}" for index in range(3 - reused, 3)]
-    before = changed_at(out, kept)
-    summary = translate(source, out, **options)
-    assert (summary.rows, summary.manifest["units"], summary.reused_units) == (ROWS, UNITS, reused)
-    assert changed_at(out, kept) == before
-    assert result(out) == fresh
-    assert translate(source, out, load=load_nothing, **options).already_finished
+    check_resumed(source, out, options=options, reused=reused, kept=kept, fresh=result(finished))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("name", "reused"), [(PLAN, 4), (MANIFEST, 4), (INPUT, 4), (OUTPUT, 3)])
 def test_a_truncated_file_in_a_finished_folder_affects_at_most_its_own_unit(
-    source, options, suffix, fresh, tmp_path, name, reused, size
+    source, options, suffix, finished, tmp_path, name, reused, size
 ):
-    out = tmp_path / "out"
-    options = options | FORMATS[suffix]
-    translate(source, out, **options)
+    out = shutil.copytree(finished, tmp_path / "out")
     truncate(out / name.format(suffix=suffix), size)
     kept = [f"in-0000{index}-of-00004{suffix}" for index in range(4 - reused, 4)]
-    before = changed_at(out, kept)
-    summary = translate(source, out, **options)
-    assert (summary.rows, summary.manifest["units"], summary.reused_units) == (ROWS, UNITS, reused)
-    assert changed_at(out, kept) == before
-    assert result(out)[1:] == fresh[1:]
-    assert translate(source, out, load=load_nothing, **options).already_finished
+    check_resumed(source, out, options=options, reused=reused, kept=kept, fresh=result(finished))
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_finished_folder_does_not_need_the_records_of_units(
-    source, options, suffix, fresh, tmp_path, size
-):
+def test_a_finished_folder_does_not_need_the_records_of_units(source, options, finished, tmp_path):
     """The manifest lists the sizes of all output files, which is enough."""
-    out = tmp_path / "out"
-    options = options | FORMATS[suffix]
-    translate(source, out, **options)
-    truncate(out / RECORD, size)
+    out = shutil.copytree(finished, tmp_path / "out")
+    truncate(out / RECORD, "half")
     assert translate(source, out, load=load_nothing, **options).already_finished
     (out / MANIFEST).unlink()
     assert translate(source, out, **options).reused_units == 3
-    assert result(out) == fresh
+    assert result(out) == result(finished)
+
+
+@pytest.fixture(scope="module")
+def plain(source, tmp_path_factory):
+    """A finished folder without other options."""
+    out = tmp_path_factory.mktemp("plain") / "out"
+    translate(source, out, unit_rows=10)
+    return out
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_folder_of_another_job_with_a_truncated_plan_is_refused(source, tmp_path, size):
-    out = tmp_path / "out"
-    translate(source, out, unit_rows=10, fingerprint="other")
+def test_a_folder_of_another_job_with_a_truncated_plan_is_refused(source, plain, tmp_path, size):
+    out = shutil.copytree(plain, tmp_path / "out")
     truncate(out / PLAN, size)
     before = files_below(out)
-    for unit_rows in (10, 20):
-        message = refused(source, out, unit_rows=unit_rows)
+    for other in ({"unit_rows": 10, "fingerprint": "other"}, {"unit_rows": 20}):
+        message = refused(source, out, **other)
         assert "is truncated, and the folder contains units of another job" in message
     assert files_below(out) == before
     assert translate(source, out, unit_rows=20, overwrite=True).reused_units == 0
@@ -161,51 +151,33 @@ def test_a_folder_of_another_job_with_a_truncated_plan_is_refused(source, tmp_pa
     ]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_overwrite_resumes_a_folder_with_a_truncated_manifest(source, tmp_path, size):
-    out = tmp_path / "out"
-    half_done(source, out, unit_rows=10)
-    (out / MANIFEST).write_text('{"rows": 40}')
-    truncate(out / MANIFEST, size)
+def test_overwrite_resumes_a_folder_with_a_truncated_manifest(source, plain, tmp_path):
+    out = shutil.copytree(plain, tmp_path / "out")
+    stop(out)
+    (out / MANIFEST).write_text('{"rows": ')
     assert translate(source, out, unit_rows=10, overwrite=True).reused_units == 3
     assert translate(source, out, unit_rows=10, overwrite=True).reused_units == 0
 
 
-def test_a_foreign_table_in_a_folder_with_a_truncated_plan_is_refused(source, tmp_path):
-    out = tmp_path / "out"
-    half_done(source, out, unit_rows=10)
+def test_a_foreign_table_in_a_folder_with_a_truncated_plan_is_refused(source, plain, tmp_path):
+    out = shutil.copytree(plain, tmp_path / "out")
+    stop(out)
     truncate(out / PLAN, "half")
     write(out / "x/stray.parquet", numbered(2))
     assert "is not part of this job (x/stray.parquet)" in refused(source, out, unit_rows=10)
     (out / "x/stray.parquet").rename(out / "x/report.html")
     assert translate(source, out, unit_rows=10).reused_units == 3
+    assert read_all(out)["translation"].to_pylist() == turned(ROWS)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_the_report_of_a_folder_with_truncated_files(source, tmp_path, size):
-    out = tmp_path / "out"
-    translate(source, out, unit_rows=10)
-    truncate(out / MANIFEST, size)
+def test_the_report_of_a_folder_with_truncated_files(plain, tmp_path):
+    out = shutil.copytree(plain, tmp_path / "out")
+    truncate(out / MANIFEST, "half")
     facts = dict(translated_sections(out)[0].blocks[0].rows)
     assert [facts[name] for name in ("state", "units", "rows")] == [
         "not finished", "4 of 4", "40 of 40",
     ]  # fmt: skip
-    truncate(out / PLAN, size)
+    truncate(out / PLAN, "half")
     with pytest.raises(UserError) as caught:
         translated_sections(out)
     assert str(caught.value) == (f"{out}/{PLAN} is truncated. Run the job's command again")
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_truncated_rows_of_a_killed_run_are_written_again(tmp_path, size):
-    source, out = tmp_path / "in.jsonl", tmp_path / "out"
-    source.write_text("".join(f'{{"text": "row {number}"}}\n' for number in range(ROWS)))
-    job = request(source, out, unit_rows=10).plan()
-    half_done(source, out, unit_rows=10)
-    rows = out / rows_path("in-00003-of-00004.parquet", plan_digest=job.plan_digest)
-    rows.parent.mkdir(parents=True)
-    rows.write_bytes(b"ARROW1 and more bytes")
-    truncate(rows, size)
-    assert translate(source, out, unit_rows=10).reused_units == 3
-    assert read_all(out)["translation"].to_pylist() == turned(ROWS)
-    assert not rows.exists()

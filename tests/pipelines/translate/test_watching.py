@@ -20,12 +20,11 @@ import pytest
 from commands import Child
 from fakes import Reverser, fail_at
 from memory_filesystem import MemoryFileSystem
-from translation_jobs import manifest, outputs, read_all, request, translate, write
+from translation_jobs import outputs, read_all, request, translate, write
 
 from tt.cli.signals import draining_on_signals
 from tt.model.errors import UserError
 from tt.pipelines.streams.metrics import StreamMetrics
-from tt.pipelines.tables.finding import FoundFile, with_identity
 from tt.pipelines.translate.job import TranslateRequest
 from tt.pipelines.translate.options import WatchOptions
 from tt.pipelines.translate.watching import Watch
@@ -115,17 +114,6 @@ def test_files_are_translated_as_they_arrive(tmp_path, start):
     assert "2 rows translated, 2 in total" in ended.lines
     assert "1 rows translated, 3 in total" in ended.lines
     assert read_all(tmp_path / "out")["translation"].to_pylist() == ["eno", "owt", "eerht"]
-    assert len(manifest(tmp_path / "out")["generations"]) == 2
-
-
-def test_rows_are_compared_by_key(tmp_path, start):
-    child = start(key=("id",))
-    put(tmp_path, "a.parquet", ["one", "two"])
-    wait_until(is_translated(tmp_path, 2), child)
-    put(tmp_path, "a.parquet", ["one", "two", "three"])
-    wait_until(is_translated(tmp_path, 3), child)
-    end(child)
-    assert manifest(tmp_path / "out")["kept_rows"] == 2
 
 
 def test_a_file_that_is_still_being_written_is_left_alone(tmp_path, start):
@@ -164,17 +152,11 @@ def test_failed_rows_are_reported(tmp_path, start):
     assert any("exceeds" in line for line in end(child).lines)
 
 
-def test_a_named_file_that_was_just_deleted_is_a_user_error(tmp_path):
-    missing = FoundFile(path=str(tmp_path / "a.parquet"), relative_path="a.parquet")
-    with pytest.raises(UserError, match=r"a\.parquet"):
-        with_identity(missing)
-
-
-@pytest.mark.parametrize("option", ["overwrite", "retry_failed"])
-def test_a_watch_refuses_options_that_it_would_repeat(tmp_path, option):
-    job = request(tmp_path / "in", tmp_path / "out", **{option: True})
-    with pytest.raises(UserError, match=f"`watch` would repeat `{option}` at each check"):
-        Watch(request=job, options=WatchOptions(watch="1s"))
+def test_a_watch_refuses_options_that_it_would_repeat(tmp_path):
+    for option in ("overwrite", "retry_failed"):
+        job = request(tmp_path / "in", tmp_path / "out", **{option: True})
+        with pytest.raises(UserError, match=f"`watch` would repeat `{option}` at each check"):
+            Watch(request=job, options=WatchOptions(watch="1s"))
 
 
 def test_a_problem_is_reported_once_and_tried_again(tmp_path, start):
@@ -311,19 +293,6 @@ def test_a_check_without_changes_only_lists_the_input(tmp_path, monkeypatch):
     assert each[0]["match"] <= 2  # whether it is a folder, and its files
 
 
-def test_the_metrics_count_rows_with_several_text_columns(tmp_path):
-    rows = {"text": ["a", "b", "c"], "title": ["d", "fails", None]}
-    write(tmp_path / "in/a.parquet", rows)
-    fail_at.add("fails")
-    try:
-        _, found = watch_steps(
-            tmp_path / "in", tmp_path / "out", nothing, text_columns=("text", "title")
-        )
-    finally:
-        fail_at.clear()
-    assert (found.messages, found.by_status) == (3, {"failed": 1, "ok": 2})
-
-
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_skipped_file_does_not_stop_a_watch(suffix, tmp_path):
     """A damaged CSV file of this size is found while the job counts its rows."""
@@ -355,13 +324,10 @@ def test_a_skipped_file_does_not_stop_a_watch(suffix, tmp_path):
     assert not [line for line in lines if "tries again" in line]
 
 
-@pytest.mark.parametrize("duration", ["30", "s", "0s", "-1s", "1d", ""])
-def test_a_duration_is_checked(duration):
-    with pytest.raises(UserError, match="`watch` must be a number of seconds, minutes or hours"):
-        WatchOptions(watch=duration)
-
-
-def test_metrics_need_a_watch():
+def test_wrong_options_of_a_watch_are_refused():
+    for duration in ("30", "s", "0s", "-1s", "1d", ""):
+        with pytest.raises(UserError, match="`watch` must be a number of seconds, minutes or"):
+            WatchOptions(watch=duration)
     with pytest.raises(UserError, match="`metrics_port` and `metrics_file` need `watch`"):
         WatchOptions(metrics_port=1000)
     assert [WatchOptions(watch=text).seconds for text in ("30s", "1.5m", "2h")] == [30, 90, 7200]
