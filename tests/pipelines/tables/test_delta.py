@@ -8,7 +8,7 @@ import struct
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from lake_tables import read_delta
 from pyroaring import BitMap
 
@@ -229,9 +229,3 @@ def test_two_attempts_at_creating_a_table(table, tmp_path, monkeypatch):
     delta.publish(output, added, job="j", generation=1)
     assert DeltaTable(tmp_path / "new").version() == 0
     assert read_delta(tmp_path / "new").equals(ROWS)
-
-
-def test_a_type_that_would_change_its_values():
-    assert pa.schema(Schema.from_arrow(pa.schema([("n", pa.uint8())])).to_arrow()).types == [
-        pa.int8()
-    ]

@@ -109,36 +109,37 @@ from pathlib import Path
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.reading import OpenTable, scan_file
 
-path = Path(sys.argv[1])
-content = path.read_bytes()
 rng = random.Random(7)
-good = 0
-for _ in range(200):
-    damaged = bytearray(content)
-    damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(damaged)
-    try:
-        scan_file(str(path))
-    except BadFileError:
-        continue
-    good += 1
-    with OpenTable(str(path)) as table:
-        for batch in table.batches():
-            for column in batch.columns:
-                column.cast("binary") if column.type == "string" else column.to_pylist()
-print(good)
+for name in sys.argv[1:]:
+    path = Path(name)
+    content = path.read_bytes()
+    good = 0
+    for _ in range(200):
+        damaged = bytearray(content)
+        damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            scan_file(str(path))
+        except BadFileError:
+            continue
+        good += 1
+        with OpenTable(str(path)) as table:
+            for batch in table.batches():
+                for column in batch.columns:
+                    column.cast("binary") if column.type == "string" else column.to_pylist()
+    print(good)
 """
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_flipped_bit_never_crashes_the_process(tmp_path, name):
-    path = tmp_path / name
-    WRITERS[name](path)
+def test_a_flipped_bit_never_crashes_the_process(tmp_path):
+    for name, write in WRITERS.items():
+        write(tmp_path / name)
+    paths = [str(tmp_path / name) for name in WRITERS]
     done = subprocess.run(
-        [sys.executable, "-c", FLIP_BITS, str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", FLIP_BITS, *paths], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert 0 < int(done.stdout) < 200
+    assert all(0 < int(good) < 200 for good in done.stdout.split())
 
 
 def test_offsets_beyond_the_texts_are_an_error(tmp_path):

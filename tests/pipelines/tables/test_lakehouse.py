@@ -17,7 +17,6 @@ from tt.pipelines.tables.lakehouse import (
     open_output,
     parse_address,
     plain_type,
-    relative_path,
 )
 
 INTEGERS = [
@@ -127,13 +126,3 @@ def test_partition_values_are_cast_to_the_type_of_their_column(kind, text):
     fitted = fit_rows(rows, pa.schema([("id", pa.int64()), ("p", kind)]), [("p", text)])
     assert fitted.column("p").cast(pa.string()).to_pylist() == [text] * 2
     assert fitted.column("p").type == kind
-
-
-def test_rows_keep_the_metadata_of_their_file():
-    rows = pa.table({"id": [1]}).replace_schema_metadata({"owner": "me"})
-    assert fit_rows(rows, pa.schema([("id", pa.int32())]), []).schema.metadata == {b"owner": b"me"}
-
-
-def test_paths_of_files_outside_of_their_table():
-    assert relative_path("s3://other/t/a.parquet", location="s3://lake/t") == "other/t/a.parquet"
-    assert relative_path("/other/a.parquet", location="/lake") == "other/a.parquet"
