@@ -22,8 +22,10 @@ def model(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("random"))
 
 
-@pytest.mark.parametrize("engine", ["tensorflow", "ctranslate2"])
-@pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}], ids=str)
+@pytest.mark.parametrize(
+    ("engine", "search"),
+    [("tensorflow", {"beam_size": 1}), ("ctranslate2", {"beam_size": 3, "n_best": 2})],
+)
 def test_memory_gives_the_same_translations_as_the_model(tmp_path, model, engine, search):
     decoding = Decoding(max_extra_tokens=3, **search)
     engine = Engine(name=engine)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
-import sqlite3
-import threading
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +11,7 @@ from hypothesis import strategies as st
 from tt.model.engines.translator import Hypothesis, Translation
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.memory import entries, index
+from tt.pipelines.memory import entries
 from tt.pipelines.memory.entries import (
     corrections_table,
     learned_table,
@@ -64,19 +60,6 @@ def updated(folder):
     memory = MemoryIndex(str(folder))
     assert memory.update() == []
     return memory
-
-
-def entry_count(memory):
-    return memory._reader().execute("SELECT count(*) FROM entries").fetchone()[0]
-
-
-def no_build(monkeypatch):
-    """Make an index that is built again fail the test."""
-
-    def build(self, listed):
-        raise AssertionError("the index is built again")
-
-    monkeypatch.setattr(MemoryIndex, "_build", build)
 
 
 HYPOTHESES = st.builds(
@@ -137,60 +120,6 @@ def test_keys_of_texts_ignore_regions_but_not_scripts():
     assert len({*distinct, key("en", "de", "A"), key("en", "de", "a ")}) == 6
 
 
-def test_new_files_are_added_without_reading_the_others(tmp_path, monkeypatch):
-    store(tmp_path, learn(1, 2))
-    assert find(updated(tmp_path), 1, 2, 3, 4) == {1, 2}
-    store(tmp_path, learn(2, 3))
-    opened = []
-    monkeypatch.setattr(index, "EntryFile", lambda p: opened.append(p) or entries.EntryFile(p))
-    no_build(monkeypatch)
-    memory = updated(tmp_path)
-    assert find(memory, 1, 2, 3, 4) == {1, 2, 3}
-    assert len(opened) == 1
-    assert entry_count(memory) == 3, "the second entry of a key is not added"
-
-
-def test_merged_files_cause_neither_a_new_index_nor_new_entries(tmp_path, monkeypatch):
-    for numbers in ((1, 2), (3,), (4,)):
-        store(tmp_path, learn(*numbers))
-    assert find(updated(tmp_path), 1, 2, 3, 4) == {1, 2, 3, 4}
-    merge_units(str(tmp_path), job="job")
-    [merged] = list_entries(str(tmp_path))
-    keys = entries.read_table(f"{tmp_path}/entries/{merged}")["key"].to_pylist()
-    assert keys == sorted(KEYS.make((2, n, 3)) for n in (1, 2, 3, 4))
-    no_build(monkeypatch)
-    memory = updated(tmp_path)
-    assert find(memory, 1, 2, 3, 4) == {1, 2, 3, 4}
-    assert entry_count(memory) == 4
-
-
-def test_merged_file_with_an_unknown_part_is_added(tmp_path, monkeypatch):
-    store(tmp_path, learn(1))
-    assert find(updated(tmp_path), 1) == {1}
-    store(tmp_path, learn(2))
-    merge_units(str(tmp_path), job="job")
-    no_build(monkeypatch)
-    assert find(updated(tmp_path), 1, 2) == {1, 2}
-
-
-def test_only_the_files_of_one_job_are_merged(tmp_path):
-    store(tmp_path, learn(1))
-    store(tmp_path, learn(2))
-    store(tmp_path, learn(3), job="other")
-    merge_units(str(tmp_path), job="job")
-    assert len(list_entries(str(tmp_path))) == 2
-    assert find(updated(tmp_path), 1, 2, 3) == {1, 2, 3}
-
-
-def test_large_merges_make_several_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(entries, "_MOST_ROWS", 4)
-    for n in range(6):
-        store(tmp_path, learn(2 * n, 2 * n + 1))
-    merge_units(str(tmp_path), job="job")
-    assert len(list_entries(str(tmp_path))) == 3
-    assert find(updated(tmp_path), *range(13)) == {*range(12)}
-
-
 def test_merge_that_was_killed_before_it_deleted_files_is_repeated(tmp_path, monkeypatch):
     for n in range(3):
         store(tmp_path, learn(n))
@@ -202,10 +131,7 @@ def test_merge_that_was_killed_before_it_deleted_files_is_repeated(tmp_path, mon
     assert find(updated(tmp_path), 0, 1, 2) == {0, 1, 2}
     merge_units(str(tmp_path), job="job")
     assert len(list_entries(str(tmp_path))) == 1
-    no_build(monkeypatch)
-    memory = updated(tmp_path)
-    assert find(memory, 0, 1, 2) == {0, 1, 2}
-    assert entry_count(memory) == 3
+    assert find(updated(tmp_path), 0, 1, 2, 3) == {0, 1, 2}
 
 
 def interrupt(*_, **__):
@@ -230,22 +156,6 @@ def test_deleted_file_is_forgotten(tmp_path):
         if entries.read_table(file.path)["source"].to_pylist() == ["text 1"]:
             (tmp_path / "entries" / name).unlink()
     assert find(updated(tmp_path), 1, 2) == {2}
-
-
-def test_file_that_another_job_merges_during_the_update_is_listed_again(tmp_path, monkeypatch):
-    store(tmp_path, learn(1))
-    store(tmp_path, learn(2))
-    before = []
-
-    def merge_first(path):
-        if not before:
-            before.append(path)
-            merge_units(str(tmp_path), job="job")
-        return entries.EntryFile(path)
-
-    monkeypatch.setattr(index, "EntryFile", merge_first)
-    assert find(updated(tmp_path), 1, 2) == {1, 2}
-    assert len(list_entries(str(tmp_path))) == 1
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "other", "page"])
@@ -274,46 +184,12 @@ def test_damaged_file_is_reported_and_skipped_until_it_is_repaired(tmp_path, dam
     assert find(repaired, 1, 1000) == {1, 1000}
 
 
-def test_parquet_file_of_another_program_is_reported(tmp_path):
-    table = learned_table(learn(1), context="c", created=NOW, **LANGUAGES)
-    (tmp_path / "entries").mkdir()
-    entries.pq.write_table(table.drop_columns("flags"), tmp_path / "entries/a.parquet")
-    [problem] = MemoryIndex(str(tmp_path)).update()
-    assert problem.endswith("entries/a.parquet is not a file of entries")
-
-
 @pytest.mark.parametrize("content", [b"", b"no database" * 999])
 def test_damaged_index_is_built_again(tmp_path, content):
     store(tmp_path, learn(1))
     memory = updated(tmp_path)
     memory.path.write_bytes(content)
     assert find(updated(tmp_path), 1) == {1}
-
-
-def test_index_of_another_version_is_built_again(tmp_path):
-    store(tmp_path, learn(1))
-    database = index._connect(updated(tmp_path).path)
-    database.execute("PRAGMA user_version = 99")
-    database.execute("DELETE FROM entries")
-    database.close()
-    assert find(updated(tmp_path), 1) == {1}
-
-
-def test_two_threads_build_one_index(tmp_path, monkeypatch):
-    store(tmp_path, learn(*range(50)))
-    builds = []
-    build = MemoryIndex._build
-    monkeypatch.setattr(
-        MemoryIndex, "_build", lambda self, listed: builds.append(1) or build(self, listed)
-    )
-    memories = [MemoryIndex(str(tmp_path)) for _ in range(2)]
-    threads = [threading.Thread(target=memory.update) for memory in memories]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(builds) == 1
-    assert all(find(memory, *range(50)) == {*range(50)} for memory in memories)
 
 
 def test_index_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
@@ -335,40 +211,3 @@ def test_newest_human_translation_wins(tmp_path):
     assert memory.find_corrections(keys) == dict(zip(keys, ["second", "new", "old"], strict=False))
     correct(tmp_path, created=later + datetime.timedelta(seconds=1), a="third")
     assert updated(tmp_path).find_corrections(keys)[keys[0]] == "third"
-
-
-def test_the_page_caches_of_all_threads_together_are_bounded(tmp_path, monkeypatch):
-    store(tmp_path, learn(*range(50)))
-    opened = []
-    connect = sqlite3.connect
-
-    def record(*args, **options):
-        opened.append(connect(*args, **options))
-        return opened[-1]
-
-    memory = updated(tmp_path)
-    monkeypatch.setattr(index.sqlite3, "connect", record)
-    threads = [threading.Thread(target=find, args=(memory, *range(50))) for _ in range(32)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(opened) == 32
-    kib = [-database.execute("PRAGMA cache_size").fetchone()[0] for database in opened]
-    assert 0 < sum(kib) <= 256 << 10
-
-
-def test_indexes_of_killed_jobs_are_deleted_after_a_week(tmp_path):
-    store(tmp_path / "memory", learn(1))
-    kept = updated(tmp_path / "memory").path
-    killed = MemoryIndex(str(tmp_path / "killed"), is_temporary=True)
-    running = MemoryIndex(str(tmp_path / "running"), is_temporary=True)
-    assert killed.update() == running.update() == []
-    week_ago = time.time() - 8 * 24 * 3600
-    for path in (kept, killed.path, killed.path.with_suffix(".lock")):
-        os.utime(path, (week_ago, week_ago))
-    updated(tmp_path / "other")
-    assert not killed.path.exists()
-    assert not killed.path.with_suffix(".lock").exists()
-    assert kept.exists(), "it belongs to a memory that still exists"
-    assert running.path.exists()

@@ -90,19 +90,15 @@ def test_memory_is_not_part_of_the_plan(tmp_path, source, memory):
     assert not (tmp_path / "memory").exists()
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"fingerprint": "f1"},
-        {"decoding": Decoding(beam_size=2)},
-        {"texts": TextOptions(target_language="fr")},
-    ],
-    ids=["model", "search", "language"],
-)
-def test_translations_of_other_models_and_options_are_ignored(tmp_path, source, memory, other):
+def test_translations_of_other_models_and_options_are_ignored(tmp_path, source, memory):
     translate(source, tmp_path / "first", memory=memory)
-    found = translate(source, tmp_path / "second", memory=memory, **other)
-    assert counts(found) == (20, 20, 0)
+    for name, other in (
+        ("model", {"fingerprint": "f1"}),
+        ("search", {"decoding": Decoding(beam_size=2)}),
+        ("language", {"texts": TextOptions(target_language="fr")}),
+    ):
+        found = translate(source, tmp_path / name, memory=memory, **other)
+        assert counts(found) == (20, 20, 0)
 
 
 def test_memory_on_another_file_system(tmp_path, source):
@@ -242,6 +238,26 @@ def test_human_translations_need_the_languages_of_the_job(tmp_path, source, memo
     assert read_all(tmp_path / "french")["translation"].to_pylist() == turned(20)
 
 
+class Multilingual(Reverser):
+    """A Reverser that takes the language of each row."""
+
+    def between(self, *, source, target):
+        return self
+
+
+def test_human_translations_belong_to_the_language_of_the_row(tmp_path, memory):
+    correct(memory, tmp_path, target="fr", **{"a dog": "un chien"})
+    correct(memory, tmp_path, **{"a cat": "eine Katze"})
+    table = {"text": ["a dog", "a dog", "a cat", "a cat"], "lang": ["fr", "de", "fr", None]}
+    source = write(tmp_path / "in.parquet", table)
+    options = {"target_language_column": "lang", "text_columns": ("text",), "texts": LANGUAGES}
+    translate(source, tmp_path / "out", memory=memory, load=Multilingual, **options)
+    found = read_all(tmp_path / "out")
+    assert found["translation"].to_pylist() == ["un chien", "god a", "tac a", "eine Katze"]
+    statuses = ["from_memory", "ok", "ok", "from_memory"]
+    assert found["translation_status"].to_pylist() == statuses
+
+
 @pytest.mark.parametrize("key", [(), ("id",)])
 def test_corrections_newer_than_finished_rows_are_one_notice(tmp_path, source, memory, key):
     options = {"memory": memory, "key": key, "text_columns": ("text",), "texts": LANGUAGES}
@@ -324,7 +340,7 @@ def test_folders_that_cannot_be_a_memory_are_refused(tmp_path, source):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("closed", ["memory", "memory/entries", "."])
+@pytest.mark.parametrize("closed", ["memory/entries", "."])
 def test_memory_without_rights_is_refused(tmp_path, source, memory, closed):
     folder = tmp_path / closed
     folder.mkdir(parents=True, exist_ok=True)
