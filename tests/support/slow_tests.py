@@ -59,7 +59,7 @@ RELEASE_TESTS = (
     "test_saved_models_give_the_same_results_with_only_tensorflow",
     "test_two_cpu_devices_train_and_translate_like_a_single_device",
 )
-FIXTURES = {"dataset", "finish_run", "toy_dataset", "trained_toy"}
+FIXTURES = {"dataset", "finish_run", "random_model", "toy_dataset", "trained_toy"}
 
 
 def is_long(item: pytest.Item) -> bool:

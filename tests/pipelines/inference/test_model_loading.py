@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 from memory_filesystem import MemoryFileSystem
+from models import model_texts
 
 from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
@@ -17,7 +18,7 @@ from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import ModelLoader
 from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
 
-TEXTS = ["one two", "three", "four five six seven eight"]
+TEXTS = model_texts(3)
 
 
 @pytest.fixture
@@ -74,9 +75,8 @@ def test_number_of_parallel_translations_is_described():
     ]
 
 
-def test_worker_refuses_a_model_that_has_changed(trained_toy, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(trained_toy.run / "model", folder)
+def test_worker_refuses_a_model_that_has_changed(random_model, tmp_path):
+    folder = shutil.copytree(random_model, tmp_path / "model")
     planned = model_fingerprint(folder)
     loader = ModelLoader(str(folder), Decoding(), fingerprint=planned)
     assert loader().encode(TEXTS)
@@ -89,12 +89,10 @@ def test_worker_refuses_a_model_that_has_changed(trained_toy, tmp_path):
     assert ModelLoader(str(folder), Decoding())().encode(TEXTS), "None accepts any model"
 
 
-@pytest.mark.parametrize("engine", [Engine(), Engine(name="ctranslate2")], ids=lambda e: e.name)
-def test_worker_copies_a_remote_model_and_needs_no_shared_disk(
-    trained_toy, tmp_path, monkeypatch, engine
-):
+def test_worker_copies_a_remote_model_and_needs_no_shared_disk(random_model, tmp_path, monkeypatch):
+    engine = Engine(name="ctranslate2")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    local = trained_toy.run / "model"
+    local = random_model
     expected = ModelLoader(str(local), Decoding(), engine)().translate_ids
     MemoryFileSystem.clear()
     for path in local.iterdir():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import gc
 import os
 import threading
@@ -60,53 +58,6 @@ def test_steps_and_threads_with_one_loader_share_one_model():
         found = list(pool.map(SharedTranslator.acquire, steps))
     assert len(loads) == 1
     assert all(each is loads[0] for each in found)
-
-
-@pytest.mark.parametrize("make", [
-    lambda poison: functools.partial(Reverser, poison=poison),
-    lambda poison: lambda: Reverser(poison=poison),
-], ids=["partial", "lambda"])  # fmt: skip
-def test_steps_with_equal_loaders_share_one_model(make):
-    loader = make("x")
-    one, same, other = (copy_of(each).acquire() for each in (loader, loader, make("y")))
-    assert one is same
-    assert (one.poison, other.poison) == ("x", "y")
-
-
-@dataclasses.dataclass(frozen=True)
-class Listed:
-    """A loader that is not hashable."""
-
-    poisons: list[str]
-
-    def __call__(self):
-        return load()
-
-
-def test_copies_of_an_unhashable_loader_share_one_model():
-    shared = SharedTranslator(Listed(["a"]))
-    steps = [pickler.loads(pickler.dumps(shared)) for _ in range(4)]
-    assert len({id(step.acquire()) for step in steps}) == 1
-    assert len(loads) == 1
-
-
-def test_equal_loaders_of_a_folder_share_one_model(folder, monkeypatch):
-    one = copy_of(ModelLoader(str(folder), Decoding())).acquire()
-    monkeypatch.chdir(folder.parent)  # the job and its workers may have different directories
-    assert ModelLoader(folder.name).folder == str(folder)
-    same = copy_of(ModelLoader(f"{folder}", Decoding(beam_size=4))).acquire()
-    other = copy_of(ModelLoader(str(folder), Decoding(beam_size=1))).acquire()
-    assert one is same
-    assert other is not one
-    assert len(loads) == 2
-
-
-def test_changed_folder_is_loaded_again(folder):
-    loader = ModelLoader(str(folder), Decoding())
-    one = copy_of(loader).acquire()
-    (folder / WEIGHTS_FILE).write_text("trained for longer")
-    assert copy_of(loader).acquire() is not one
-    assert len(loads) == 2
 
 
 @pytest.fixture

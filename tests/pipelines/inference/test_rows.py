@@ -60,13 +60,6 @@ def test_rows_with_attributes_become_rows(row):
     assert (found.id, found.translation) == (1, "A")
 
 
-def test_row_without_a_text_has_status_null():
-    assert upper({"text": None}) == {
-        "text": None, "translation": None, "translation_score": None,
-        "translation_status": "null", "translation_error": None, "translation_flags": [],
-    }  # fmt: skip
-
-
 def test_several_fields_and_lists():
     found = upper({"title": "a", "tags": ["b", None, "c"]}, fields=BOTH)
     assert found["title_german"] == "A"
@@ -105,12 +98,6 @@ def test_row_with_an_invalid_text_fails(row, error):
         **row, "translation": None, "translation_score": None, "translation_status": "failed",
         "translation_error": error, "translation_flags": [],
     }  # fmt: skip
-
-
-def test_lone_surrogate_is_not_utf_8():
-    (cell,) = OpenRow.of({"text": "a\ud800"}, fields=TEXT).cells
-    with pytest.raises(UnicodeDecodeError):
-        cell.decode()
 
 
 @pytest.mark.parametrize("row", ["a text", 5, None, ("a", "b")])
@@ -165,23 +152,3 @@ def test_unknown_language_fails_its_rows_but_a_broken_model_fails_the_job():
     )
     with pytest.raises(NotFiniteError):
         translate_by_language(**rows, model=broken)
-
-
-def test_many_languages_in_one_column_take_linear_time():
-    comparisons = 0
-
-    class Code(str):
-        __slots__ = ()
-        __hash__ = str.__hash__
-
-        def __eq__(self, other):
-            nonlocal comparisons
-            comparisons += 1
-            return str.__eq__(self, other)
-
-    count = 500
-    codes = [("", Code(f"x{n}")) for n in range(count)]
-    model = TextModel(translator=Multilingual(), options=TextOptions())
-    found = translate_by_language([b"ab"] * count, codes, model=model)
-    assert [each.error for each in found.translations] == [f"no x{n}" for n in range(count)]
-    assert comparisons < 20 * count

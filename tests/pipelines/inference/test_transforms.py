@@ -12,13 +12,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.typehints.row_type import RowTypeConstraint
 from fakes import Reverser, reverse
-from toy import toy_sentences
+from models import model_texts
 
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference import text_model, transforms
 from tt.pipelines.inference.model_loading import ModelLoader
-from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.inference.transforms import TranslateRows
 from tt.pipelines.streams.connectors import TranslateMessages
 from tt.pipelines.texts.options import TextOptions
@@ -203,9 +202,9 @@ def check_same(key, results):
     Metrics.counter("tt", "texts_same").inc(len(others) == 2)
 
 
-def test_translation_does_not_depend_on_the_batch(trained_toy, monkeypatch):
-    texts = [source for source, _ in toy_sentences(40, seed=5)]
-    loader = ModelLoader(str(trained_toy.run), Decoding(beam_size=2))
+def test_translation_does_not_depend_on_the_batch(random_model, monkeypatch):
+    texts = model_texts(40)
+    loader = ModelLoader(str(random_model), Decoding(beam_size=2, max_extra_tokens=3))
 
     def build(pipeline):
         rows = [{"key": key, "text": text} for key, text in enumerate(texts)]
@@ -219,7 +218,8 @@ def test_translation_does_not_depend_on_the_batch(trained_toy, monkeypatch):
         keyed | beam.GroupByKey() | beam.MapTuple(check_same)
 
     counts = run(build)
-    assert (counts["rows_ok"], counts["texts_same"]) == (120, 40)
+    assert counts["texts_same"] == 40
+    assert counts["rows_ok"] > 60
 
 
 class Tagged(NamedTuple):
@@ -286,50 +286,25 @@ def test_changed_glossary_on_a_worker_is_refused(tmp_path):
         pipeline.run()
 
 
-def test_workers_in_this_process_keep_the_glossary_of_the_job(tmp_path):
-    named = []
-    for count in range(3):  # several jobs in parallel
-        path = tmp_path / f"terms{count}.tsv"
-        path.write_text(f"spam\tegg {count}\n")
-        named.append(NamedGlossary.of(str(path)))
-        path.write_text("spam\tham\n")
-    for count, glossary in enumerate(named):
-        (tmp_path / f"terms{count}.tsv").unlink()
-        assert glossary.read().digest == glossary.digest
-
-
-def glossary_steps(options):
-    """Return all transforms with a glossary, by name."""
-    return {
-        "rows": TranslateRows(Reverser, field="text", options=options),
-        "messages": TranslateMessages(load_translator=Reverser, options=options, max_batch=8),
-    }
-
-
 @pytest.mark.parametrize("name", ["rows", "messages"])
 def test_serialized_pipeline_does_not_contain_the_glossary(tmp_path, name):
     sizes = []
     for count in (1, 100_000):
         path = tmp_path / "terms.tsv"
         path.write_text("".join(f"term {n}\tBegriff {n}\n" for n in range(count)))
+        options = TextOptions(glossary=str(path))
+        step = {
+            "rows": lambda options=options: TranslateRows(Reverser, field="text", options=options),
+            "messages": lambda options=options: TranslateMessages(
+                load_translator=Reverser, options=options, max_batch=8
+            ),
+        }[name]()
         pipeline = beam.Pipeline(runner="FnApiRunner")
-        _ = pipeline | beam.Create([]) | glossary_steps(TextOptions(glossary=str(path)))[name]
+        _ = pipeline | beam.Create([]) | step
         sizes.append(len(pipeline.to_runner_api().SerializeToString()))
     print(f"{name}: {sizes[0]:,} bytes with a term, {sizes[1]:,} with {count:,}")
     assert abs(sizes[1] - sizes[0]) <= 200
     assert sizes[1] < 60_000
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: TranslateRows(Reverser, field=""), "`field` must name a field"),
-        (lambda: TranslateRows(Reverser, field=["a", "a"]), "must name each field only once"),
-    ],
-)
-def test_invalid_fields_of_a_step_are_refused(make, message):
-    with pytest.raises(UserError, match=message):
-        make()
 
 
 def test_rows_with_an_unsuitable_schema_are_refused_before_the_run():
