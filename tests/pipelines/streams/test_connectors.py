@@ -8,14 +8,13 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import schema_pb2
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints.schemas import typing_to_runner_api
 from fakes import Reverser
 
-from tt.model.errors import ServiceError, UserError
+from tt.model.errors import UserError
 from tt.pipelines.runners.transforms import versions_here
 from tt.pipelines.streams import connectors
 from tt.pipelines.streams.connectors import TranslateMessages
@@ -74,28 +73,6 @@ def test_kafka_settings_that_java_cannot_have_are_refused(tmp_path, setting):
         check(kafka_config=str(path))
     assert setting.partition("=")[0] in str(error.value)
     assert "hush" not in str(error.value)
-
-
-def test_resource_hints_do_not_replace_the_users_hints():
-    def with_hints(*more):
-        given = [*DATAFLOW, *more]
-        found = connectors.with_hints(given, model_bytes=lambda: 10, accelerator=None)
-        return found[len(given) :]
-
-    assert with_hints() == ["--resource_hint=min_ram=3GB"]
-    assert with_hints("--resource_hint=min_ram=8GB") == []
-    assert with_hints("--resource_hints=cpu_count=2") == ["--resource_hint=min_ram=3GB"]
-
-
-def test_a_connector_that_does_not_start_gives_a_one_line_error():
-    services = '--beam_services={"sdks:java:io:expansion-service:shadowJar": "/no/such.jar"}'
-    pipeline = beam.Pipeline(options=PipelineOptions([services, "--runner=FnApiRunner"]))
-    with (
-        pytest.raises(ServiceError, match=r"does not start .*such\.jar.*--beam_services=") as error,
-        connectors._expansion_service(pipeline),
-    ):
-        _ = pipeline | connectors.ReadFromKafka({}, ["t"])
-    assert "\n" not in str(error.value)
 
 
 def test_java_can_read_each_field_of_a_row():
@@ -230,17 +207,6 @@ def test_beam_can_encode_pubsub_answers(has_dead_letter):
         )
         assert (found.data, found.ordering_key) == (value, "k")
         assert found.attributes.items() >= {"a": "1", "tt-status": status}.items()
-
-
-@pytest.mark.parametrize("left", [0, 400, 800, 1200])
-def test_beam_accepts_the_largest_pubsub_messages(left):
-    """Check that Beam accepts the encoded size, because an error would be retried forever."""
-    headers = tuple((f"{n:03}" + "n" * 200, b"v" * 1024) for n in range(97))
-    size = 10_000_000 - sum(len(name) + len(value) for name, value in headers) - left
-    message = Message(value=b"one", key=b"k" * 1024, headers=headers, source="titles/7")
-    answer = Answer(message=message, value=b"x" * size, status="ok")
-    made = connectors._make_pubsub(answer, target=Outputs(output=OUTPUT))
-    made._to_proto_str(for_publish=True)
 
 
 def test_workers_with_another_version_fail_messages_instead_of_bundles():

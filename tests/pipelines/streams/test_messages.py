@@ -76,12 +76,6 @@ def test_added_fields_of_several_texts_have_prefixes():
     assert made["product"] == {"text": "c d"}
 
 
-def test_n_best_translations_are_added_on_request():
-    form = TextFields(fields=("title",), has_n_best=True)
-    made = json.loads(answer(message(b'{"title": "a"}'), [translated("A")], form=form).value)
-    assert made["translation_n_best"] is None
-
-
 def test_a_field_with_a_dot_in_its_own_name_is_found():
     assert read_texts(message(b'{"a.b": "c"}'), form=TextFields(fields=("a.b",))) == [b"c"]
 
@@ -112,11 +106,6 @@ def test_a_field_with_a_dot_in_its_own_name_is_found():
 def test_a_message_without_a_text_gives_the_reason(value, reason):
     with pytest.raises(MessageError, match=reason):
         read_texts(message(value), form=TITLE)
-
-
-def test_a_field_inside_a_string_does_not_exist():
-    with pytest.raises(MessageError, match=r"no field a\.b\.c"):
-        read_texts(message(b'{"a": {"b": "text"}}'), form=TextFields(fields=("a.b.c",)))
 
 
 @given(value=st.binary(max_size=40) | json_values.map(lambda each: json.dumps(each).encode()))

@@ -67,14 +67,6 @@ def test_reported_trouble_ends_with_a_written_message_or_after_a_timeout(clock):
     assert run.snapshot().trouble == ""
 
 
-def test_memory_does_not_grow_with_messages(clock):
-    run = StreamMetrics()
-    run.note_written(["ok"] * 50_000, milliseconds=[100_000] * 50_000)
-    clock.now += 60
-    run.snapshot()
-    assert not run._recent
-
-
 def test_a_member_is_healthy_while_it_is_assigned_and_commits(clock):
     run = StreamMetrics()
     assert run.health() == "not assigned"
