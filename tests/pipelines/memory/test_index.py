@@ -138,16 +138,6 @@ def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
-def test_two_attempts_at_a_unit_lose_no_entry(tmp_path):
-    """The second attempt finds the entries of the first one, so it learns only the others."""
-    store(tmp_path, learn(1, 2))
-    store(tmp_path, learn(3))
-    store(tmp_path, learn(3))  # the same file again
-    store(tmp_path, [])
-    assert len(list_entries(str(tmp_path))) == 2
-    assert find(updated(tmp_path), 1, 2, 3) == {1, 2, 3}
-
-
 def test_deleted_file_is_forgotten(tmp_path):
     store(tmp_path, learn(1))
     store(tmp_path, learn(2))

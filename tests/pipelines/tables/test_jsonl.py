@@ -169,21 +169,6 @@ def test_errors_name_the_bad_line(tmp_path, monkeypatch, block_bytes, content, m
     assert str(look(path, content)) == message.replace("PATH", str(path))
 
 
-def test_the_head_of_a_large_file_has_one_schema(tmp_path, monkeypatch):
-    monkeypatch.setattr(jsonl, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(reading, "HEAD_BYTES", 60)
-    path = tmp_path / "t.jsonl"
-    path.write_bytes(b'{"a":1,"b":[null]}\n{"a":0.5,"b":[null,2]}\n' + b'{"a":2}\n' * 9)
-    contents = reading.inspect_file(str(path))
-    contents.head.validate(full=True)
-    assert contents.head.to_pylist() == [
-        {"a": 1.0, "b": [None]},
-        {"a": 0.5, "b": [None, 2]},
-        {"a": 2.0, "b": None},
-        {"a": 2.0, "b": None},
-    ]
-
-
 def test_a_first_line_that_is_longer_than_the_head_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "HEAD_BYTES", 10)
     path = tmp_path / "t.jsonl"

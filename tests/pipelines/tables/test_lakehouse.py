@@ -16,7 +16,6 @@ from tt.pipelines.tables.lakehouse import (
     fits,
     open_output,
     parse_address,
-    plain_type,
 )
 
 INTEGERS = [
@@ -99,14 +98,6 @@ def test_an_integer_type_fits_if_both_of_its_limits_can_be_cast(kind, target):
 )
 def test_types_that_fit(kind, target, expected):
     assert fits(kind, target) == expected
-
-
-def test_plain_types_keep_their_values():
-    kind = pa.struct([("a", pa.large_list(pa.large_binary())), ("b", pa.timestamp("s"))])
-    rows = pa.array([{"a": [b"x", None], "b": 7}, None], kind)
-    plain = rows.cast(plain_type(kind))
-    assert plain.to_pylist() == rows.to_pylist()
-    assert plain_type(plain.type) == plain.type
 
 
 @pytest.mark.parametrize(

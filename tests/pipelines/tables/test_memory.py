@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt.pipelines.tables import forward as memory
-from tt.pipelines.tables.forward import FEW_ROWS, cut_by_bytes, row_bytes, rows_at_once
+from tt.pipelines.tables.forward import cut_by_bytes, row_bytes
 
 TEXTS = st.lists(st.none() | st.text(max_size=9), max_size=30)
 
@@ -77,37 +72,3 @@ def test_pieces_have_limited_bytes_and_do_not_depend_on_batches(texts, most_byte
         assert size + bytes_of(table["text"][0].as_py()) > most_bytes, "another row would fit"
     alone = cut_by_bytes([whole], most_bytes=most_bytes)
     assert [sum(map(len, piece)) for piece in alone] == [table.num_rows for table in found]
-
-
-def footer_of(columns, **options):
-    content = io.BytesIO()
-    pq.write_table(pa.table(columns), content, **options)
-    return pq.ParquetFile(content).metadata
-
-
-MB = 1 << 20
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "rows"),
-    [
-        ({"a": ["short"] * 20_000}, {}, 8192),
-        # The whole column has only 2 MB, so all rows fit.
-        ({"a": ["x" * 2000] * 1000}, {"use_dictionary": False}, 8192),
-        # The footer shows neither which row is long, nor how many rows are long.
-        ({"a": ["x" * 9 * MB] + [""] * 9999}, {"use_dictionary": False}, FEW_ROWS),
-        # The file stores the value only once, in a dictionary.
-        ({"a": ["x" * 10_000] * 20_000}, {}, 512),
-    ],
-)
-def test_rows_at_once_never_exceed_the_memory_limit(columns, options, rows):
-    footer = footer_of(columns, **options)
-    assert rows_at_once(footer, most_rows=8192, most_bytes=8 * MB) == rows
-    assert rows_at_once(footer, most_rows=5, most_bytes=8 * MB) == 5
-    decoded = row_bytes(pa.array(columns["a"]))
-    if rows > FEW_ROWS:
-        assert (
-            max(decoded[first : first + rows].sum() for first in range(0, len(decoded), rows))
-            <= 8 * MB
-        )
-    assert memory.BATCH_BYTES == 64 * MB

@@ -93,19 +93,6 @@ def test_equal_rows_give_equal_bytes_at_any_start_of_a_reader(
                 assert written(*again) == written(*found)
 
 
-def test_batches_do_not_move_the_pages_of_large_units(tmp_path):
-    """A reader that starts at the second row group has other batches than one that continues."""
-    texts = [f"{i:0300}" for i in range(20_000)]
-    path, unit = tmp_path / "t.parquet", {"first_row": 9_001, "rows": 9_000}
-    pq.write_table(pa.table({"text": texts}), path, row_group_size=9_001, use_dictionary=False)
-    with opened(path, end=18_001, most_rows=9_001) as reader:
-        reader.read(first_row=0, rows=9_001)
-        found = reader.read(**unit)
-    assert found["text"].to_pylist() == texts[9_001:18_001]
-    with opened(path, end=18_001, most_rows=9_001) as second:
-        assert written(second.read(**unit)) == written(found)
-
-
 def test_no_row_is_decoded_twice_or_needlessly(tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     pq.write_table(some_table(100, has_dictionary=False), path, row_group_size=50)
