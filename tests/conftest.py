@@ -3,6 +3,7 @@
 import collections
 import fcntl
 import gc
+import hashlib
 import os
 import pickle
 import shutil
@@ -85,6 +86,19 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: (item.path not in longest, -slow[item.path]))
 
 
+@pytest.fixture
+def eager():
+    """Execute TensorFlow's functions directly, without seconds of tracing.
+
+    For tests of files, locks, errors and reports. Fixtures of a module or a session are made before
+    this setting, so their functions are compiled.
+    """
+    from trainers import eagerly
+
+    with eagerly():
+        yield
+
+
 SHARED_DATA = Path(__file__).parents[2] / "shared/data"
 
 
@@ -100,47 +114,74 @@ def shared_data():
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
+def make_once(tmp_path_factory):
+    """Return a function that makes a folder in a test session, for all workers of xdist.
+
+    `make_once(name, make)` calls `make` with the path of the folder, unless a worker has done this.
+    It returns the folder and the result of `make`.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def make_once(name, make):
+        result = shared / f"{name}.result"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not result.exists():
+                shutil.rmtree(shared / name, ignore_errors=True)  # if a worker failed
+                result.write_bytes(pickle.dumps(make(shared / name)))
+        return shared / name, pickle.loads(result.read_bytes())
+
+    return make_once
+
+
+@pytest.fixture(scope="session")
+def corpus(make_once):
     """Return read-only, line-aligned texts of `corpora.PAIRS`."""
     from corpora import PAIRS, write_pairs
 
-    return write_pairs(tmp_path_factory.mktemp("corpus"), PAIRS)
+    def make(folder):
+        folder.mkdir()
+        return write_pairs(folder, PAIRS)
+
+    return make_once("corpus", make)[1]
 
 
 @pytest.fixture(scope="session")
-def dataset(tmp_path_factory, corpus):
+def dataset(make_once, corpus):
     """Return a read-only dataset of `corpus`."""
     from corpora import ONE_THREAD, options, preprocess
 
-    output = tmp_path_factory.mktemp("dataset") / "data"
-    preprocess(sources=[corpus], options=options(output), beam_arguments=ONE_THREAD)
-    return output
+    def make(folder):
+        preprocess(sources=[corpus], options=options(folder / "data"), beam_arguments=ONE_THREAD)
+
+    return make_once("dataset", make)[0] / "data"
 
 
 @pytest.fixture(scope="session")
-def toy_dataset(tmp_path_factory):
+def toy_dataset(make_once):
     """Return a small, read-only dataset of digit words."""
-    folder = tmp_path_factory.mktemp("toy") / "dataset"
-    toy.write_dataset(folder)
-    return folder
+    folder, _ = make_once("toy", lambda folder: toy.write_dataset(folder / "dataset"))
+    return folder / "dataset"
 
 
 @pytest.fixture(scope="session")
-def finish_run(tmp_path_factory, toy_dataset):
+def finish_run(make_once, toy_dataset):
     """Return a function that makes a finished run on `toy_dataset`.
 
-    Each configuration is trained only once, and its run folder is copied.
+    Each configuration is trained only once, and its run folder is copied. A run that was trained
+    with the fixture `eager` is another run, because its numbers may differ in the last bits.
     """
     from trainers import FAST, ignore, make_trainer
 
-    finished = {}
-
     def finish_run(run, training=FAST):
-        if training not in finished:
-            folder = tmp_path_factory.mktemp("finished") / "run"
-            make_trainer(toy_dataset, folder, training=training).train(ignore)
-            finished[training] = folder
-        return shutil.copytree(finished[training], run)
+        def make(folder):
+            make_trainer(toy_dataset, folder / "run", training=training).train(ignore)
+
+        kind = "eager" if tf.config.functions_run_eagerly() else "compiled"
+        digest = hashlib.sha256(repr(training).encode()).hexdigest()[:16]
+        return shutil.copytree(make_once(f"{kind}-{digest}", make)[0] / "run", run)
 
     return finish_run
 
@@ -157,21 +198,9 @@ def shallow_presets(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def trained_toy(tmp_path_factory):
-    """Return a dataset and a run whose model reverses digit words.
-
-    The training takes seconds. The first worker of xdist that uses this fixture trains the model
-    for all workers.
-    """
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder = shared / "trained"
-    with (shared / "trained.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "reports").exists():
-            (folder / "reports").write_bytes(pickle.dumps(train_toy(folder)))
-    reports = pickle.loads((folder / "reports").read_bytes())
+def trained_toy(make_once):
+    """Return a dataset and a run whose model reverses digit words; the training takes seconds."""
+    folder, reports = make_once("trained", train_toy)
     return toy.TrainedToy(folder / "dataset", folder / "run", reports)
 
 

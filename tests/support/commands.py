@@ -14,7 +14,9 @@ import faulthandler
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -22,6 +24,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -138,6 +141,51 @@ def run_tt(arguments: list[str]) -> None:
     import tt.cli.main
 
     tt.cli.main.main(arguments)
+
+
+def run_command(
+    *arguments: Any,
+    folder: Path,
+    text: str = "",
+    stdout: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a child, with separate standard streams.
+
+    Args:
+      *arguments: The arguments of `tt`.
+      folder: The current folder of the command.
+      text: The content of stdin.
+      stdout: A file to write to, or `NO_READER`. By default, the result has the output.
+      environment: Variables in addition to the environment of the server.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        streams = [f"{scratch}/{name}" for name in ("stdin", "stdout", "stderr")]
+        for stream, content in zip(streams, (text, "", ""), strict=True):
+            Path(stream).write_text(content, "utf-8")
+        opened = [streams[0], stdout or streams[1], streams[2]]
+        words = [str(argument) for argument in arguments]
+        ended = Child(_run_with, opened, str(folder), words, environment=environment).wait()
+        printed = [Path(stream).read_text("utf-8") for stream in streams[1:]]
+    return subprocess.CompletedProcess(words, ended.code, *printed)
+
+
+NO_READER = "a pipe that nobody reads"
+
+
+def _run_with(streams: list[str], folder: str, arguments: list[str]) -> None:
+    """Run the command line with these files as stdin, stdout and stderr."""
+    for number, stream in enumerate(streams):
+        if stream == NO_READER:
+            reading, descriptor = os.pipe()
+            os.close(reading)
+        else:
+            descriptor = os.open(stream, os.O_WRONLY if number else os.O_RDONLY)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- a descriptor
+    os.chdir(folder)
+    run_tt(arguments)
 
 
 def _read_all(printed: Connection) -> str:

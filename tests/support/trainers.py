@@ -10,6 +10,7 @@ import json
 from unittest import mock
 
 import keras
+import tensorflow as tf
 from toy import toy_config
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
@@ -24,6 +25,16 @@ FAST = TrainingConfig(
     steps=12, batch_tokens=256, peak_learning_rate=0.01, warmup_steps=20, save_every=4,
     validate_every=6, score_every=0, log_every=3, keep_checkpoints=2,
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def eagerly():
+    """Execute TensorFlow's functions directly in this block, without seconds of tracing."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 @functools.cache
