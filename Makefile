@@ -17,10 +17,13 @@ FLINK := .cache/flink/.installed
 KAFKA := .cache/kafka/.installed
 EXPANSION := .cache/expansion/.installed
 LINKS := .cache/links/tt
+# The commit that `make compare` compares with, unless COMMIT names another one.
+COMMIT ?= 7b6cc883
+BEFORE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tt/before/$(shell git rev-parse --verify --quiet $(COMMIT)^{commit})
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site before compare test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -107,6 +110,17 @@ test-huggingface test-huggingface-old:
 # Spark reads and writes translated tables. Without Java 17 or later, the tests are skipped.
 test-spark: $(DEVELOPMENT) $(SPARK)/.installed
 	$(BIN)/python -m pytest tests/engines/spark $(PICK)
+
+# `make before` installs the program of another commit outside the tree, with the versions of that
+# commit's lock. `make compare` runs this program and the checkout on the same inputs, and prints each
+# difference that tests/compare/explained.toml does not list. CASES names single cases.
+before: $(BEFORE)/.installed
+
+$(BEFORE)/.installed:
+	tests/compare/install.sh $(COMMIT) $(BEFORE) $(PYTHON)
+
+compare: $(DEVELOPMENT) $(BEFORE)/.installed
+	PYTHONPATH=tests $(BIN)/python -m compare $(BEFORE) $(CASES)
 
 # Changes copies of the code in one place each, and fails if the tests do not detect a change.
 mutants: $(DEVELOPMENT)
