@@ -1,10 +1,5 @@
 """Preprocess jobs that report their work."""
 
-import os
-import signal
-
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-
 from tt.model.errors import UserError
 from tt.pipelines.preprocess import encode_steps, sizes
 from tt.pipelines.preprocess.filters import Filters
@@ -41,16 +36,3 @@ def make_dataset(corpora, output, beam):
     except UserError as error:
         report["error"] = f"{type(error).__name__}: {error}"
     return report | {"encoded": len(encoded)}
-
-
-def make_dataset_until_merging(corpora, output, beam):
-    """Create a dataset like `make_dataset`, but stop this process before shards are merged."""
-    execute_bundle = FnApiRunner._execute_bundle
-
-    def stop_or_execute(runner, context, bundle, *arguments):
-        if "Merge-shards-Merge_" in bundle.stage.name:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return execute_bundle(runner, context, bundle, *arguments)
-
-    FnApiRunner._execute_bundle = stop_or_execute
-    return make_dataset(corpora, output, beam)

@@ -6,14 +6,13 @@ import random
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import Child
 from corpora import TWO_THREADS, digest, sentence, write_pairs
-from preprocess_jobs import make_dataset, make_dataset_until_merging
+from preprocess_jobs import make_dataset
 
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 
@@ -125,29 +124,16 @@ def test_same_command_finishes_a_killed_job(job, undisturbed, tmp_path, phase):
     assert kills == KILLS_A_PHASE
 
 
-def wait_until_stopped(child, *, seconds):
-    """Wait until a child process has received SIGSTOP."""
-    deadline = time.monotonic() + seconds
-    while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        assert child.is_alive()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_same_command_finishes_a_job_with_killed_worker_processes(job, undisturbed, tmp_path):
     expected, seconds, manifest = undisturbed
     processes = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
     output = tmp_path / "data"
-    for phase in ("encoding", "merging"):
-        child = job.start(output, beam=processes, function=make_dataset_until_merging)
-        if phase == "encoding":
-            wait_for(output, "_work/*/spill-*", seconds=30 * seconds)
-        else:
-            wait_until_stopped(child, seconds=30 * seconds)
-        child.kill_group()
-        assert child.wait().code == -signal.SIGKILL
-        assert list(output.glob("_work/*/spill-*"))
-        assert not (output / MANIFEST_FILE).exists()
+    child = job.start(output, beam=processes)
+    wait_for(output, "_work/*/spill-*", seconds=30 * seconds)
+    child.kill_group()
+    assert child.wait().code == -signal.SIGKILL
+    assert list(output.glob("_work/*/spill-*"))
+    assert not (output / MANIFEST_FILE).exists()
     assert job.run(output, beam=processes)[0] == 0
     assert digest(output) == expected
     assert DatasetManifest.load(output) == manifest
