@@ -7,6 +7,7 @@ from typing import Any
 
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.text.vocabulary import UnknownParts
+from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.translate.job import TranslateRequest
 from tt.pipelines.translate.options import TranslateOptions
@@ -14,6 +15,8 @@ from tt.pipelines.translate.options import TranslateOptions
 
 class OneStep:
     """A fake translator that returns every source unchanged."""
+
+    decoding = Decoding()
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Return the bytes of each text."""
