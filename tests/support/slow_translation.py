@@ -4,10 +4,12 @@ import contextlib
 import io
 import time
 
+from commands import run_tt
 from fakes import Reverser
 from translation_jobs import TWO_WORKERS, translate
 
 from tt.model.errors import UserError
+from tt.pipelines.inference import model_loading
 from tt.pipelines.tables import parquet
 
 UNIT_ROWS = 30
@@ -36,6 +38,12 @@ def slow_writer(handle, schema, **options):
 
 
 table_writer = parquet.table_writer
+
+
+def run_tt_slowly(arguments):
+    """Run the command line in a child process, with a slow translator in place of the model."""
+    model_loading.load_translator = lambda *_, **__: SlowReverser()
+    run_tt(arguments)
 
 
 def translate_slowly(source, output, options=()):
