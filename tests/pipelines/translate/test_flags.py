@@ -2,6 +2,7 @@
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 from block_reading import table_of
 from fakes import Reverser, fail_at
 from translation_jobs import (
@@ -61,6 +62,34 @@ def test_each_row_has_a_list_of_flags_and_flags_are_counted(tmp_path):
     )  # fmt: skip
     assert read_all(tmp_path / "out")["text_translation_flags"].to_pylist() == FLAGS_OF_ROWS
     assert again.manifest["rows_by_flag"] == counts
+
+
+ENGLISH = "The teacher reads the book on the small table in the house."
+GERMAN = "Der Lehrer liest das Buch am kleinen Tisch in seinem Haus."
+
+
+@pytest.mark.parametrize(
+    ("choice", "status", "is_empty"),
+    [
+        (None, "ok", False),
+        ("flag", "ok", False),
+        ("null", "flagged", True),
+        ("copy", "copied", False),
+    ],
+)
+def test_the_language_of_each_text_is_detected(tmp_path, choice, status, is_empty):
+    source = write(tmp_path / "in.parquet", {"text": [ENGLISH, GERMAN, None, "12"]})
+    texts = TextOptions(
+        source_language="en", target_language="es", detect_language=True, on_wrong_language=choice
+    )
+    translate(source, tmp_path / "out", texts=texts)
+    found = read_all(tmp_path / "out")
+    assert found["translation_source_language"].to_pylist() == ["en", "de", None, None]
+    assert found["translation_status"].to_pylist() == ["ok", status, "null", "copied"]
+    assert found["translation"].is_null().to_pylist() == [False, choice == "null", True, False]
+    assert ("wrong_source" in found["translation_flags"].to_pylist()[1]) == (choice is not None)
+    if choice == "copy":
+        assert found["translation"].to_pylist()[1] == GERMAN
 
 
 def test_flagged_translations_can_be_left_out_and_the_options_belong_to_the_job(tmp_path):

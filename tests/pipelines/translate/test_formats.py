@@ -157,6 +157,15 @@ def test_endings_may_be_uppercase(tmp_path):
     assert read_all(tmp_path / "out")["translation"].to_pylist() == ["eno", "owt", "eerht"]
 
 
+def test_files_with_other_endings_are_read_as_parquet_if_they_are_named(tmp_path):
+    write(tmp_path / "in/a.parquet", {"text": ["one"]}).rename(tmp_path / "in/a.snappy")
+    for number, source in enumerate(("in/a.snappy", "in/*.snappy")):
+        output = tmp_path / f"out{number}"
+        translate(tmp_path / source, output)
+        assert read_all(output)["translation"].to_pylist() == ["eno"]
+    assert "contains no *.parquet" in refused(tmp_path / "in", tmp_path / "no")
+
+
 def test_the_error_for_an_unknown_ending_lists_all_endings(tmp_path):
     source = put(tmp_path / "plain.de", b"hello\n")
     assert refused(source, tmp_path / "out") == (

@@ -163,6 +163,14 @@ def test_a_parquet_file_with_another_time_is_a_changed_file(tmp_path):
     assert "a.parquet" in refused(tmp_path / "in", tmp_path / "out")
 
 
+def test_a_small_text_file_with_another_time_is_unchanged(source, tmp_path):
+    folder, put = source
+    run(folder, tmp_path / "out")
+    put("b", texts("b", 3))
+    os.utime(folder / "b.csv", (1e9, 1e9))
+    assert run(folder, tmp_path / "out").already_finished
+
+
 def test_the_time_of_an_object_counts(tmp_path):
     name = "mem://in"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from block_reading import table_of
+from damage import damage_text
 from fakes import crash_at
 from translation_jobs import (
     NO_FLAGS,
@@ -279,6 +282,26 @@ def test_a_job_is_not_finished_if_an_output_is_missing_or_truncated(tmp_path, lo
     summary = translate(source, tmp_path / "out", unit_rows=2)
     assert (summary.already_finished, summary.reused_units) == (False, 1)
     assert read_all(tmp_path / "out").column("translation").to_pylist() == turned(3)
+
+
+def test_input_and_output_folders_can_be_moved(tmp_path):
+    """The files keep their modification times, as with `cp -p`."""
+    write(tmp_path / "in/x/a.parquet", numbered(10))
+    translate(tmp_path / "in", tmp_path / "out", unit_rows=4)
+    shutil.copytree(tmp_path / "in", tmp_path / "elsewhere/copy")
+    shutil.rmtree(tmp_path / "in")
+    (tmp_path / "out").rename(tmp_path / "moved")
+    moved = {"unit_rows": 4, "load": load_nothing}
+    assert translate(tmp_path / "elsewhere/copy", tmp_path / "moved", **moved).already_finished
+
+
+def test_pages_of_the_output_have_checksums(tmp_path):
+    source = write(tmp_path / "in.parquet", numbered(10))
+    translate(source, tmp_path / "out", compression="none")
+    path = tmp_path / "out" / outputs(tmp_path / "out")[0]
+    damage_text(path, b"3 wor")
+    with pytest.raises(OSError, match="CRC"):
+        pq.read_table(path, page_checksum_verification=True)
 
 
 def test_bundles_that_run_twice_change_nothing(tmp_path):

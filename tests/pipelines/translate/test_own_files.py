@@ -1,5 +1,7 @@
 """A job deletes only files that a job wrote, also in its own folder `_tt/`."""
 
+import shutil
+
 import pyarrow.csv as pa_csv
 import pytest
 from translation_jobs import files_below, numbered, outputs, read_all, refused, translate, turned
@@ -56,6 +58,16 @@ def test_files_of_the_user_in_a_linked_job_folder_are_kept(tmp_path, source):
     translate(source, out)
     assert notes(mine) == sorted(MINE)
     assert not list(mine.glob("rows/*/"))
+
+
+def test_an_output_folder_without_its_job_folder_is_refused(tmp_path, source):
+    out = tmp_path / "out"
+    translate(source, out)
+    shutil.rmtree(out / "_tt")
+    before = files_below(out)
+    for overwrite in (False, True):
+        assert "contains other files (in-00000" in refused(source, out, overwrite=overwrite)
+    assert files_below(out) == before
 
 
 def test_overwriting_refuses_files_of_the_user_in_the_job_folder(tmp_path, source):

@@ -120,6 +120,13 @@ def test_a_retry_keeps_skipped_rows(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_limit_also_counts_skipped_rows(tmp_path):
+    source = write(tmp_path / "in.parquet", ROWS)
+    translate(source, tmp_path / "out", text_columns=("text",), where="lang = 'en'", limit=2)
+    statuses = read_all(tmp_path / "out")["translation_status"].to_pylist()
+    assert statuses == ["ok", "skipped"]
+
+
 def test_wrong_conditions_are_refused_before_anything_is_written(tmp_path):
     good = write(tmp_path / "in/a.parquet", ROWS)
     other = write(tmp_path / "in/b.parquet", {"id": ["x"], "text": ["a"]})
@@ -177,6 +184,10 @@ def test_partition_columns_are_used_but_not_written(tmp_path):
     table = ds.dataset(out, partitioning="hive").to_table(columns=columns)
     rows = [tuple(row.values()) for row in table.to_pylist()]
     assert sorted(rows, key=lambda row: row[:2]) == expected
+    # Folders above the input are no partition columns.
+    above = {"text_columns": ("text",), "where": "lang = 'en'"}
+    message = refused(source / "lang=en", tmp_path / "no", **above)
+    assert "`where` uses the column 'lang'" in message
 
 
 def test_a_partition_column_can_name_the_target_language(tmp_path):
