@@ -244,23 +244,6 @@ def test_the_summary_shows_counts_time_and_prices(tmp_path):
     assert not any("price" in name for name in facts_of(summary_blocks(summary)))
 
 
-def test_the_price_of_a_resumed_run_covers_only_its_own_rows(tmp_path):
-    source = write(tmp_path / "in.parquet", numbered(40))
-    out = tmp_path / "out"
-    translate(source, out, unit_rows=10)
-    (out / "_tt/manifest.json").unlink()
-    (out / outputs(out)[1]).unlink()
-    summary = translate(source, out, unit_rows=10)
-    summary = dataclasses.replace(summary, seconds=90.0)
-    facts = facts_of(summary_blocks(summary, price_per_hour=4.0))
-    assert (facts["units of earlier runs"], facts["rows of this run"]) == (3, 10)
-    assert (facts["price"], facts["price per million rows"]) == ("0.1", "10,000.00")
-    assert facts["price per million source characters"] == "1,666.67"
-    last_run = {"units": 1, "rows": 10, "source_characters": 60}
-    assert last_run.items() <= manifest(out)["last_run"].items()
-    assert manifest(out)["work"]["sources"] == 40  # includes earlier runs
-
-
 def test_protected_spans_and_glossary_terms_are_kept_and_counted(tmp_path):
     source = write(tmp_path / "in.parquet", {"text": ["<b>ab</b> {x}", "My tea", "12345", "tea"]})
     terms = tmp_path / "terms.tsv"

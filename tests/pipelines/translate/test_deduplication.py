@@ -115,22 +115,6 @@ def test_skipped_and_null_rows_are_not_collected(tmp_path, calls):
     assert read_all(tmp_path / "out")["translation"].to_pylist() == [".eno", None, None, ".eno"]
 
 
-def test_failed_rows_and_damaged_files_keep_their_reasons(tmp_path):
-    folder = tmp_path / "in"
-    write(folder / "1.parquet", {"text": ["good.", b"\xff".decode("latin-1"), "good."]})
-    path = write(folder / "2.parquet", {"text": [f"text {i}" for i in range(1000)]})
-    content = bytearray(path.read_bytes())
-    content[100:200] = bytes(100)
-    path.write_bytes(content)
-    for name in ("unit", "job"):
-        options = {"unit_rows": 250, "deduplicate": name, "on_bad_file": "skip"}
-        translate(folder, tmp_path / name, **options)
-    a, b = (manifest(tmp_path / name) for name in ("unit", "job"))
-    for key in ("rows_by_status", "skipped_units", "skipped_files", "failed_rows"):
-        assert a[key] == b[key]
-    assert a["skipped_units"] or a["skipped_files"]
-
-
 def test_auto_chooses_by_the_repetition_in_a_sample(tmp_path, monkeypatch):
     monkeypatch.setattr(deduplication, "_LEAST_TEXTS", 50)
     repeated = write(tmp_path / "repeated.parquet", rows(100))

@@ -24,7 +24,6 @@ from translation_jobs import (
     translate,
     turned,
     unit_statistics,
-    without_run,
     write,
 )
 
@@ -239,21 +238,6 @@ def test_a_retry_translates_the_whole_unit_if_its_output_is_damaged(source, tmp_
     assert read_all(out)["translation"].to_pylist() == turned(30)
 
 
-def test_a_retry_gives_the_same_result_if_bundles_run_twice(source, tmp_path):
-    manifests = []
-    for arguments in ((), ("--direct_runner_bundle_repeat=1",)):
-        out = tmp_path / f"out{len(manifests)}"
-        fail_at.update({"row 3", "row 4", "row 25"})
-        translate(source, out, unit_rows=10)
-        fail_at.discard("row 4")
-        translate(source, out, unit_rows=10, retry_failed=True, arguments=arguments)
-        manifests.append(manifest(out))
-    assert without_run(manifests[0]) == without_run(manifests[1])
-    assert manifests[0]["last_run"] == manifests[1]["last_run"]
-    assert manifests[0]["failed_rows"] == 2
-    assert output_bytes(tmp_path / "out0") == output_bytes(tmp_path / "out1")
-
-
 def test_rows_of_a_unit_without_an_ok_row_are_retried(tmp_path):
     """The first unit has a text that is split, and the second unit has no translated text."""
     texts = ["bad", "good long", None, "bad", "worse", ""]
@@ -289,19 +273,6 @@ def test_a_stopped_retry_resumes(source, tmp_path):
     assert files_below(out)[:3] == ["_tt/input.jsonl", "_tt/manifest.json", "_tt/plan.json"]
     assert not (out / "_tt/retry.json").exists()
     assert translate(source, out, unit_rows=10, retry_failed=True).already_finished
-
-
-def test_a_run_without_retry_finishes_a_folder_after_a_stopped_retry(source, tmp_path):
-    out = tmp_path / "out"
-    first = translate(source, out, unit_rows=10)
-    crash_at.add("row 25")
-    with pytest.raises(Exception, match="the worker dies here"):
-        translate(source, out, unit_rows=10, retry_failed=True)
-    crash_at.clear()
-    summary = translate(source, out, unit_rows=10)
-    assert (summary.manifest["failed_rows"], summary.reused_units) == (3, 3)
-    assert without_run(summary.manifest)["rows_by_status"] == first.manifest["rows_by_status"]
-    assert not (out / "_tt/retry.json").exists()
 
 
 def test_a_retry_of_an_unfinished_folder_is_refused(source, tmp_path):
