@@ -24,7 +24,7 @@ LONGEST = (  # modules in tests/ that take a minute or more
     "model/training/test_faults.py",
     "model/training/test_step.py",
     "pipelines/preprocess/test_faults.py",
-    "model/training/test_trainer.py",
+    "model/training/test_damaged_runs.py",
     "test_docs.py",
     "model/training/test_multi_worker.py",
 )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from trainers import (
-    FAST,
     changed,
     export_average,
     ignore,
@@ -22,7 +19,6 @@ from trainers import (
 )
 
 from tt.model.errors import UserError
-from tt.model.training.options import TrainingConfig
 from tt.model.training.run_folder import RunFolder
 
 
@@ -117,92 +113,12 @@ def test_temporary_error_deletes_no_checkpoint(toy_dataset, finish_run, tmp_path
     assert sorted(file.name for file in (tmp_path / "run/checkpoints").iterdir()) == before
 
 
-def test_lost_checkpoint_index_is_restored(toy_dataset, finish_run, tmp_path):
-    finish_run(tmp_path / "run")
-    folder = tmp_path / "run/checkpoints"
-    (folder / "checkpoints.json").unlink()
-    (folder / "notes.txt").write_text("mine")
-    best = sorted(path.name for path in folder.glob("best-*"))
-    assert best
-    again = make_trainer(toy_dataset, tmp_path / "run")
-    assert again.state.step == 12
-    assert again._saver.checkpoints.kept.last == ["ckpt-8", "ckpt-12"]
-    assert [f"{name}.index" for name in again._saver.checkpoints.kept.best] == [
-        name for name in best if name.endswith(".index")
-    ]
-    assert sorted(path.name for path in folder.glob("best-*")) == best
-    assert (folder / "notes.txt").read_text() == "mine"
-    again.close()
-    (folder / "checkpoints.json").write_text('{"last": 3}')
-    with pytest.raises(UserError, match=r"checkpoints.json is damaged .* Delete it to resume"):
-        make_trainer(toy_dataset, tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda index, data: index.write_bytes(b""),
-        lambda index, data: index.write_bytes(index.read_bytes()[:-1]),
-        lambda index, data: index.write_bytes(bytes(index.stat().st_size)),
-        lambda index, data: index.write_bytes(b"\xff" * 8 + index.read_bytes()[8:]),
-        lambda index, data: data.unlink(),
-        lambda index, data: data.write_bytes(bytes(data.stat().st_size)),
-    ],
-    ids=["empty", "cut", "zeros", "flipped", "no data", "zero data"],
-)
-def test_older_checkpoint_replaces_a_damaged_one(damage, toy_dataset, finish_run, tmp_path):
-    finish_run(tmp_path / "run")
-    folder = tmp_path / "run/checkpoints"
-    damage(folder / "ckpt-12.index", folder / "ckpt-12.data-00000-of-00001")
-    again = make_trainer(toy_dataset, tmp_path / "run")
-    assert again.state.step == 8
-    assert f"ignoring checkpoint {folder}/ckpt-12, because it cannot be read: " in again.notes[0]
-
-
-def test_run_killed_during_its_first_checkpoint_restarts(toy_dataset, finish_run, tmp_path):
-    finish_run(tmp_path / "run", training=changed(steps=4))
-    folder = tmp_path / "run/checkpoints"
-    (folder / "checkpoints.json").unlink()
-    (folder / "ckpt-4.index").write_bytes(b"")
-    for later in (*folder.glob("best-*"), *(tmp_path / "run").glob("*model/*")):
-        later.unlink() if later.is_file() else shutil.rmtree(later)
-    for model in (tmp_path / "run").glob("*model"):
-        model.rmdir()
-    again = make_trainer(toy_dataset, tmp_path / "run")
-    assert again.state.step == 0
-    again.train(ignore)
-    whole = finish_run(tmp_path / "whole")
-    for expected, found in zip(weights_in(whole), weights_of(again), strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_run_that_has_exported_a_model_does_not_restart(toy_dataset, finish_run, tmp_path):
-    finish_run(tmp_path / "run", training=changed(keep_checkpoints=1))
-    folder = tmp_path / "run/checkpoints"
-    (folder / "checkpoints.json").unlink()
-    (folder / "ckpt-12.index").write_bytes(b"")
-    for best in folder.glob("best-*"):
-        best.unlink()
-    with pytest.raises(UserError, match=r"no checkpoint in .* can be read"):
-        make_trainer(toy_dataset, tmp_path / "run", training=changed(keep_checkpoints=1))
-    assert (tmp_path / "run/model/config.json").is_file()
-
-
 def test_fewer_steps_than_already_done_are_refused(toy_dataset, finish_run, tmp_path):
     finish_run(tmp_path / "run")
     with pytest.raises(UserError, match=r"`steps` must be at least 12, .* Received: 11"):
         make_trainer(toy_dataset, tmp_path / "run", training=changed(steps=11))
     # The refused command has changed nothing.
     assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 12
-
-
-def test_damaged_log_gives_an_error_with_the_line_number(toy_dataset, finish_run, tmp_path):
-    finish_run(tmp_path / "run", training=changed(steps=8))
-    log = tmp_path / "run/train.jsonl"
-    lines = log.read_text().splitlines(keepends=True)
-    log.write_text("".join([lines[0], "{\n", *lines[1:]]))
-    with pytest.raises(UserError, match=r"line 2 of .*train.jsonl is damaged"):
-        make_trainer(toy_dataset, tmp_path / "run").train(ignore)
 
 
 def test_run_resumes_with_another_number_of_replicas_and_a_warning(
@@ -251,14 +167,3 @@ def test_run_folder_on_a_remote_file_system(toy_dataset, finish_run, tmp_path):
     for expected, found in zip(weights_in(whole), weights_in(local), strict=True):
         np.testing.assert_array_equal(found, expected)
     assert export_average(run, tmp_path / "mean", count=2) == ["ckpt-12", "ckpt-8"]
-
-
-def test_run_resumes_if_its_config_omits_default_options(toy_dataset, finish_run, tmp_path):
-    run = finish_run(tmp_path / "run")
-    config = json.loads((run / "config.json").read_text())
-    for field in dataclasses.fields(TrainingConfig):
-        if getattr(FAST, field.name) == field.default:
-            del config["training"][field.name]
-    assert config["training"].keys() < {field.name for field in dataclasses.fields(TrainingConfig)}
-    (run / "config.json").write_text(json.dumps(config))
-    assert make_trainer(toy_dataset, run).state.step == 12
