@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import fcntl
 import json
@@ -17,106 +18,16 @@ from trainers import changed, ignore, make_trainer
 
 from tt.model.dataset.manifest import MANIFEST_FILE, digest_file
 from tt.model.errors import UserError
-from tt.model.training.options import describe_difference
-from tt.model.training.run_folder import RunFolder
+from tt.model.training.options import TrainingConfig
+from tt.model.training.request import TrainRequest
+
+pytestmark = pytest.mark.usefixtures("eager")
 
 
-def config_of(fingerprint, *, folder=None):
-    """Return a run's configuration; without `folder`, in the form of an older version."""
-    config = {
-        "model": {"layers": 1} | VOCABULARY,
-        "training": {"seed": 1},
-        "dataset": fingerprint,
-        "replicas": 1,
-    }
-    if folder is None:
-        return config
-    return config | {"dataset_source": {"folder": folder, "pairs": 12, "corpora": ["a.tsv"]}}
-
-
-OURS = {"folder": "/d/other"}
-VOCABULARY = {
-    "source_vocabulary_size": 16, "target_vocabulary_size": 16, "shared_vocabulary": True,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("found", [{"folder": "gs://d/one"}, {}, OURS])
-def test_error_about_another_dataset_shows_its_folder(tmp_path, toy_dataset, found):
-    run = RunFolder(tmp_path)
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints/ckpt-1.index").touch()
-    run.write_config(config_of("0a1b", **found))
-    with pytest.raises(UserError) as caught:
-        run.claim(config_of("2c3d", **OURS), vocabulary_folder=toy_dataset)
-    run.release()
-    assert str(caught.value) == (
-        f"{tmp_path} contains another run: `dataset` was {found.get('folder')} (fingerprint 0a1b) "
-        "and is now /d/other (fingerprint 2c3d). Set the same options to resume that run, or "
-        "choose another `run`"
-    )
-
-
-def test_difference_starts_with_the_dataset_and_omits_derived_options():
-    sizes = {"source_vocabulary_size": 8000, "target_vocabulary_size": 8000}
-    saved = config_of("0a1b", folder="/d/one")
-    saved["model"] |= sizes
-    asked = config_of("2c3d", **OURS) | {"training": {"seed": 2}}
-    asked["model"] |= dict.fromkeys(sizes, 4264)
-    assert describe_difference(saved, asked) == (
-        "`dataset` was /d/one (fingerprint 0a1b) and is now /d/other (fingerprint 2c3d); `seed` "
-        "was 1 and is now 2"
-    )
-    same = {**asked, "dataset": "0a1b"}
-    assert "`source_vocabulary_size` was 8000 and is now 4264" in describe_difference(saved, same)
-
-
-@pytest.mark.parametrize("found", [{}, {"folder": "/before/it/was/moved"}])
-def test_moved_dataset_is_accepted(tmp_path, toy_dataset, found):
-    run = RunFolder(tmp_path)
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints/ckpt-1.index").touch()
-    run.write_config(config_of("0a1b", **found))
-    assert run.claim(config_of("0a1b", **OURS), vocabulary_folder=toy_dataset) == []
-    run.release()
-
-
-def test_unfinished_dataset_is_refused(tmp_path):
-    write_dataset(tmp_path / "dataset", train=20, validation=5)
-    (tmp_path / "dataset" / MANIFEST_FILE).unlink()
-    with pytest.raises(UserError, match="not a finished dataset folder"):
-        make_trainer(tmp_path / "dataset", tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    with pytest.raises(UserError, match="nowhere is not a finished dataset folder"):
-        make_trainer(tmp_path / "nowhere", tmp_path / "run")
-
-
-def test_vocabulary_of_another_size_is_refused(tmp_path):
-    write_dataset(tmp_path / "dataset", train=20, validation=5)
-    manifest = tmp_path / "dataset" / MANIFEST_FILE
-    manifest.write_text(manifest.read_text().replace('_size": 16', '_size": 24'))
-    with pytest.raises(UserError, match=r"have \(16, 16\) tokens, dataset.json says \(24, 24\)"):
-        make_trainer(tmp_path / "dataset", tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_dataset_that_is_a_file_is_refused(tmp_path):
-    (tmp_path / "dataset").write_text("")
-    with pytest.raises(UserError, match=r"dataset is not a finished dataset folder"):
-        make_trainer(tmp_path / "dataset", tmp_path / "run")
-
-
-def test_manifest_without_a_split_is_refused(tmp_path):
-    write_dataset(tmp_path / "dataset", train=20, validation=5)
-    manifest = tmp_path / "dataset" / MANIFEST_FILE
-    values = json.loads(manifest.read_text())
-    del values["splits"]["validation"]
-    manifest.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"dataset.json cannot be read: KeyError\('validation'\)"):
-        make_trainer(tmp_path / "dataset", tmp_path / "run")
-
-
-def preprocessed(folder):
-    """Write a dataset folder whose manifest has all sizes and checksums."""
+@pytest.fixture(scope="module")
+def preprocessed(tmp_path_factory):
+    """A dataset whose manifest has all sizes and checksums."""
+    folder = tmp_path_factory.mktemp("preprocessed") / "dataset"
     manifest = write_dataset(folder, train=20, validation=5)
     for split in manifest.splits.values():
         split.shard_sizes.extend((folder / name).stat().st_size for name in split.shards)
@@ -126,50 +37,62 @@ def preprocessed(folder):
     return folder
 
 
-def test_changed_vocabulary_of_the_same_size_is_refused(tmp_path):
-    dataset = preprocessed(tmp_path / "dataset")
-    make_trainer(dataset, tmp_path / "run").close()
-    with (dataset / "vocabulary.spm").open("ab") as file:
-        file.write(b"\x12\x00")  # an empty field, which SentencePiece accepts
-    with pytest.raises(UserError, match=r"vocabulary.spm has changed since dataset.json was writ"):
-        make_trainer(dataset, tmp_path / "other")
-    assert not (tmp_path / "other").exists()
+def edit(name, change):
+    """Return a function that changes the content of a file in a dataset."""
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
 
 
-@pytest.mark.parametrize("split", ["train", "validation"])
-def test_incomplete_shard_is_found_before_training(tmp_path, split):
-    dataset = preprocessed(tmp_path / "dataset")
-    shard = dataset / f"{split}-00000-of-00001.tfrecord"
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-3])
-    bytes_found = rf"has {len(whole) - 3:,} bytes, but dataset.json says {len(whole):,}\."
-    with pytest.raises(UserError, match=rf"{split}-00.* {bytes_found}"):
-        make_trainer(dataset, tmp_path / "run")
-    shard.write_bytes(whole + whole)
-    with pytest.raises(
-        UserError, match=rf"{split}-00.* bytes, but dataset.json says {len(whole):,}\."
-    ):
-        make_trainer(dataset, tmp_path / "run")
-    shard.unlink()
-    with pytest.raises(UserError, match=rf"{split}-00.* is missing"):
-        make_trainer(dataset, tmp_path / "run")
+def change_manifest(change):
+    def damage(folder):
+        values = json.loads((folder / MANIFEST_FILE).read_text())
+        change(values)
+        (folder / MANIFEST_FILE).write_text(json.dumps(values))
+
+    return damage
+
+
+TRAIN, HELD_OUT = (f"{split}-00000-of-00001.tfrecord" for split in ("train", "validation"))
+UNUSABLE = {
+    "unfinished": (lambda folder: (folder / MANIFEST_FILE).unlink(), "not a finished dataset fold"),
+    "missing": (shutil.rmtree, "dataset is not a finished dataset folder"),
+    "no split": (
+        change_manifest(lambda values: values["splits"].pop("validation")),
+        r"dataset.json cannot be read: KeyError\('validation'\)",
+    ),
+    "other sizes": (
+        change_manifest(lambda values: values.update(
+            source_vocabulary_size=24, target_vocabulary_size=24, vocabulary_digests={}
+        )),
+        r"have \(16, 16\) tokens, dataset.json says \(24, 24\)",
+    ),
+    "another vocabulary": (  # SentencePiece accepts the empty field
+        edit("vocabulary.spm", lambda content: content + b"\x12\0"),
+        "vocabulary.spm has changed since dataset.json was written",
+    ),
+    "a truncated shard": (
+        edit(TRAIN, lambda content: content[:-3]), "train-00.* bytes, but dataset.json says"
+    ),
+    "a longer shard": (
+        edit(HELD_OUT, lambda content: 2 * content), "validation-00.* bytes, but dataset.json says"
+    ),
+    "no shard": (lambda folder: (folder / HELD_OUT).unlink(), "validation-00.* is missing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_unusable_dataset_is_refused_before_the_training(name, preprocessed, tmp_path):
+    damage, message = UNUSABLE[name]
+    damage(shutil.copytree(preprocessed, tmp_path / "dataset"))
+    with pytest.raises(UserError, match=message):
+        make_trainer(tmp_path / "dataset", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_damaged_validation_split_is_found_before_training(tmp_path):
+def test_damaged_validation_record_is_found_before_the_training(tmp_path):
     write_dataset(tmp_path / "dataset", train=20, validation=5)
-    shard = tmp_path / "dataset/validation-00000-of-00001.tfrecord"
-    content = bytearray(shard.read_bytes())
-    content[-6] ^= 1
-    shard.write_bytes(content)
+    edit(HELD_OUT, lambda content: content[:-6] + b"?" + content[-5:])(tmp_path / "dataset")
     with pytest.raises(UserError, match=r"validation-00.*: record 4 has a wrong checksum"):
         make_trainer(tmp_path / "dataset", tmp_path / "run")
-
-
-def test_counts_beyond_int32_are_refused():
-    for name in ("steps", "warmup_steps", "batch_tokens", "effective_batch_size", "patience"):
-        with pytest.raises(UserError, match=f"`{name}` must be at most 2,147,483,647"):
-            changed(**{name: 2**40})
 
 
 def test_ids_outside_the_vocabulary_stop_the_run(tmp_path, toy_dataset):
@@ -200,12 +123,30 @@ def test_folder_of_another_run_is_refused(toy_dataset, finish_run, tmp_path):
     assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 99
 
 
-def test_run_of_another_format_is_refused(toy_dataset, tmp_path):
-    make_trainer(toy_dataset, tmp_path / "run").close()
-    config = tmp_path / "run/config.json"
-    config.write_text(config.read_text().replace('"format": 2', '"format": 1'))
-    with pytest.raises(UserError, match="has format 1, and this version of tt resumes only form"):
-        make_trainer(toy_dataset, tmp_path / "run")
+# The options of a run, with other values than the run has.
+ACCEPTED = {
+    "steps": 13, "epochs": 9, "patience": 3, "average": "last", "score_sentences": 60,
+    "log_every": 1, "validate_every": 3, "score_every": 6, "save_every": 2, "keep_best": 2,
+    "keep_checkpoints": 5,
+}  # fmt: skip
+REFUSED = {
+    "batch_tokens": 300, "effective_batch_size": 600, "peak_learning_rate": 0.02,
+    "warmup_steps": 5, "schedule": "constant", "label_smoothing": 0.0, "subword_dropout": 0.1,
+    "augment": 0.1, "clip_norm": 1.0, "compute_type": "mixed_bfloat16", "seed": 2,
+    "best_metric": "nll",
+}  # fmt: skip
+
+
+def test_only_some_options_of_a_run_may_change(toy_dataset, finish_run, tmp_path):
+    run = finish_run(tmp_path / "run")
+    assert {*ACCEPTED, *REFUSED} == {field.name for field in dataclasses.fields(TrainingConfig)}
+    for name, value in ACCEPTED.items():
+        job = TrainRequest(dataset=toy_dataset, run=run, training={name: value}).plan()
+        assert getattr(job.training, name) == value
+    for name, value in REFUSED.items():
+        request = TrainRequest(dataset=toy_dataset, run=run, training={name: value})
+        with pytest.raises(UserError, match=rf"`{name}` was .* and is now {value}"):
+            request.plan()
 
 
 def test_folder_with_other_files_is_refused(toy_dataset, tmp_path):
@@ -309,20 +250,6 @@ def test_batch_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monk
         str(caught.value),
     )
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
-
-
-def test_model_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monkeypatch):
-    def fail(*args, **kwargs):
-        message = "{{function_node x}} OOM when allocating tensor with shape[9] [Op:Random]"
-        raise tf.errors.ResourceExhaustedError(None, None, message)
-
-    monkeypatch.setattr("tt.model.training.trainer.Transformer", fail)
-    expected = (
-        r"^out of memory while creating the model \(OOM when .* shape\[9\]; last good.*: none\)\. "
-    )
-    with pytest.raises(UserError, match=expected):
-        make_trainer(toy_dataset, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def test_validation_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monkeypatch):
