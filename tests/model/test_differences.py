@@ -11,11 +11,6 @@ SAVED = {
 }
 
 
-def test_options_are_equal_before_and_after_json():
-    asked = {name: value for name, value in SAVED.items() if name != "limit"}
-    assert describe_differences(SAVED, {**asked, "languages": ("de", "en")}) == []
-
-
 def test_values_of_all_types_are_formatted_for_users():
     asked = {
         "model": {"width": 256, "fingerprint": "aa"},

@@ -13,7 +13,7 @@ from trainers import changed, ignore, make_trainer
 from translation_jobs import translate, write
 
 from tt.model.errors import DiskFullError
-from tt.model.folders import atomic_folder, make_folder, publish, sync_folder
+from tt.model.folders import atomic_folder, make_folder, publish
 from tt.model.remote_files import copy_file, write_text
 from tt.model.training.exporting import AverageRequest, ExportRequest
 from tt.pipelines.preprocess.filters import Filters
@@ -27,52 +27,6 @@ def fill(folder):
     (folder / "inside").mkdir()
     (folder / "a").write_text("a")
     (folder / "inside/b").write_text("b")
-
-
-def test_oracle_detects_wrong_orders(tmp_path):
-    file, other = tmp_path / "file.tmp", tmp_path / "other.tmp"
-    file.write_text("a")
-    with DiskOrder(tmp_path) as order:
-        file.replace(tmp_path / "unsynced")
-        sync_folder(tmp_path)
-    assert order.violations == ["unsynced was renamed before its content was synced"]
-    other.write_text("a")
-    with DiskOrder(tmp_path) as order:
-        publish(other, tmp_path / "other")
-        (tmp_path / "other").write_text("more")
-        (tmp_path / "other").rename(tmp_path / "changed")
-        (tmp_path / "unsynced").unlink()
-        (tmp_path / "changed").rename(tmp_path / "again")
-    assert order.violations == [
-        "changed was renamed before its content was synced",
-        f"{tmp_path} was not synced before remove of unsynced",
-        "again was renamed before its content was synced",
-        f"{tmp_path} was not synced after a rename",
-    ]
-
-
-def test_publish_syncs_files_and_complete_folders(tmp_path):
-    (tmp_path / "file.tmp").write_text("a")
-    (tmp_path / "folder.tmp").mkdir()
-    fill(tmp_path / "folder.tmp")
-    (tmp_path / "folder.tmp/link").symlink_to("nowhere")
-    with DiskOrder(tmp_path) as order:
-        publish(tmp_path / "file.tmp", tmp_path / "file")
-        publish(tmp_path / "folder.tmp", tmp_path / "folder")
-        assert order.is_synced(tmp_path / "folder/inside/b")
-    assert order.published == ["file", "folder"]
-    assert order.counts == {"sync": 2 + 5, "rename": 2}
-    # The oracle also expects a sync of the link, which has no content to sync.
-    assert order.violations == ["folder was renamed before its content was synced"]
-
-
-def test_new_folders_are_synced_into_their_parents(tmp_path):
-    synced = []
-    with DiskOrder(tmp_path, watch=lambda kind, path: synced.append(path)):
-        make_folder(tmp_path / "a/b/c")
-        assert sorted(synced) == [tmp_path, tmp_path / "a", tmp_path / "a/b"]
-        make_folder(tmp_path / "a/b/c")
-        assert len(synced) == 3
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES])
@@ -116,6 +70,7 @@ def test_every_writer_publishes_in_order(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("eager")
 def test_old_checkpoints_are_deleted_after_the_new_index_is_synced(toy_dataset, tmp_path):
     run, deleted = tmp_path / "run", []
     folder = run / "checkpoints"
@@ -143,6 +98,7 @@ def test_old_checkpoints_are_deleted_after_the_new_index_is_synced(toy_dataset, 
     assert {"run/model", "run/best_model"} <= {*order.published}
 
 
+@pytest.mark.usefixtures("eager")
 def test_exports_are_published_in_order(finish_run, tmp_path):
     run = finish_run(tmp_path / "run")
     with DiskOrder(tmp_path) as order:

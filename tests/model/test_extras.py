@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import shlex
 import sys
 import tomllib
@@ -30,21 +29,3 @@ def test_source_tree_without_installation_uses_the_extra(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "requires", not_there)
     assert install_extra("gpu") == pip_install(".[gpu]")
-
-
-def test_paths_with_spaces_are_quoted(monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/my env/bin/python")
-    assert pip_install("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' 'b'"
-
-
-def test_no_text_installs_this_project_from_a_package_index():
-    deployed = [path for path in (ROOT / "deploy").rglob("*") if path.suffix != ".pyc"]
-    texts = [*ROOT.glob("*.md"), ROOT / "Makefile", *filter(Path.is_file, deployed)]
-    code = [path for part in ("model", "pipelines", "cli") for path in (ROOT / part).rglob("*.py")]
-    assert len(code) > 80
-    for path in (*texts, *code):
-        content = path.read_text()
-        assert "tt-translate[" not in content, path
-        assert not re.search(r"pip install '?tt-translate", content), path
-        if path in code and path.name != "extras.py":
-            assert "pip install" not in content, f"{path} must use model.extras"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +9,10 @@ from hypothesis import strategies as st
 from tt.model.training.defaults import (
     MAX_STEPS,
     choose_options,
-    configure,
-    describe_choices,
     option_warnings,
 )
 from tt.model.training.options import TrainingConfig
-from tt.model.transformer.config import PRESETS, TransformerConfig, preset_fields
+from tt.model.transformer.config import PRESETS, preset_fields
 
 TATOEBA = {"tokens": 209_851, "longest": 60}  # Chinese-English
 MULTI30K = {"tokens": 465_000, "longest": 60}
@@ -104,54 +100,3 @@ def test_any_dataset_size_gives_sensible_options(pairs, length, stated):
         assert option_warnings(training, width=preset["d_model"]) == []
         assert training.warmup_steps <= training.steps / 4 or training.steps < 8
         assert 1 <= training.steps <= MAX_STEPS
-
-
-@given(st.integers(1, 10**8), st.integers(1, 10**8))
-def test_larger_dataset_never_trains_on_fewer_tokens(first, second):
-    less, more = sorted([first, second])
-    tokens = []
-    for count in (less, more):
-        chosen = choose_options({}, tokens=count, longest=60)
-        if chosen["steps"] == MAX_STEPS:
-            return
-        tokens.append(chosen["steps"] * chosen["batch_tokens"])
-    assert tokens[0] <= 1.06 * tokens[1]  # steps are rounded to two digits
-
-
-@pytest.mark.parametrize(
-    ("stated", "expected"), [({}, 0.1), ({"preset": "tiny"}, 0.1), ({"dropout": 0.3}, 0.3)]
-)
-def test_initial_model_keeps_its_dropout(stated, expected):
-    train = SimpleNamespace(records=29_000, source_tokens=465_000, target_tokens=1, longest=60)
-    manifest = SimpleNamespace(
-        corpus="files", splits={"train": train, "validation": train}, source_vocabulary_size=9,
-        target_vocabulary_size=9, shared_vocabulary=True,
-    )  # fmt: skip
-    sizes = {"source_vocabulary_size": 9, "target_vocabulary_size": 9, "shared_vocabulary": True}
-    initial = TransformerConfig.from_preset("tiny", **sizes)
-    about = {"manifest": manifest, "initial": initial}
-    model, _ = configure(stated, **about)
-    assert model.dropout == expected
-    [line] = describe_choices(stated, **about)
-    assert "dropout" not in line
-
-
-def test_doubtful_options_cause_warnings():
-    short = TrainingConfig(steps=60, warmup_steps=4000, peak_learning_rate=0.001)
-    assert option_warnings(short, width=128) == [
-        "the learning rate reaches only 1.5% of its peak, because the warm-up (4,000 steps) is not "
-        "shorter than the training (60 steps). Raise `steps` or lower `warmup_steps`"
-    ]
-    # 4 / sqrt(128 * 4000) = 0.00559
-    assert option_warnings(TrainingConfig(peak_learning_rate=0.0055), width=128) == []
-    (line,) = option_warnings(TrainingConfig(peak_learning_rate=0.0057), width=128)
-    assert line == (
-        "training is likely to diverge, because the peak learning rate 0.0057 is above 0.00559, "
-        "the limit for width 128. Lower `peak_learning_rate`"
-    )
-    # The default rate follows the paper's formula: 512^-0.5 * 100^-0.5 = 0.0044.
-    (line,) = option_warnings(TrainingConfig(warmup_steps=100), width=512)
-    assert "the peak learning rate 0.00442 is above" in line
-    assert option_warnings(TrainingConfig(), width=512) == []
-    (line,) = option_warnings(TrainingConfig(), width=512, validation_pairs=5)
-    assert line.startswith("5 validation pairs cannot show which checkpoint is best. Hold out")

@@ -240,100 +240,10 @@ def is_reporting(run, step):
     return count_lines(run) >= step + (step - 1) // 6  # the second term counts validations
 
 
-def is_unsaved(run, step):
-    """Return whether steps were reported and nothing was saved."""
-    return is_reporting(run, step) and not named_checkpoints(run)
-
-
-def is_writing(run, step):
-    """Return whether the checkpoint of a step is partly written."""
-    is_whole = (run / f"checkpoints/ckpt-{step}.index").exists()
-    return any((run / "checkpoints").glob(f"ckpt-{step}[._]*")) and not is_whole
-
-
-def is_past_writing(run, step):
-    """Return whether the checkpoint of a step is complete, but not yet in the index."""
-    is_whole = (run / f"checkpoints/ckpt-{step}.index").exists()
-    return is_whole and f"ckpt-{step}" not in named_checkpoints(run)
-
-
-def is_deleting(run, step):
-    """Return whether the index has the checkpoint of a step, and an old one is not yet deleted."""
-    names = {path.stem for path in (run / "checkpoints").glob("ckpt-*.index")}
-    return f"ckpt-{step}" in named_checkpoints(run) and names - named_checkpoints(run)
-
-
-def is_past_writing_a_best(run, step):
-    """Return whether a best checkpoint is complete, but not yet in the index."""
-    is_whole = (run / f"checkpoints/best-{step}.index").exists()
-    return is_whole and f"best-{step}" not in named_checkpoints(run)
-
-
-def is_exporting(run, step):
-    """Return whether a model is partly exported, after the step was saved."""
-    return any(run.glob(".export-*/*")) and f"ckpt-{step}" in named_checkpoints(run)
-
-
 # Each case kills the run before a call of a function, or when a file would exceed `room` bytes
 # during that call, and names the expected moment. The cases of a list apply to one run in this
 # order. The calls are therefore counted from the last kill.
 WRITE = "tt.model.training.checkpoints:Checkpoints.write"
-KILLS = [
-    [
-        ({"where": "tt.model.training.step:TrainingStep.accumulate", "call": 4}, is_unsaved, 2),
-        ({"where": WRITE, "call": 1, "room": 50_000}, is_writing, 4),
-        (
-            {"where": "tt.model.training.checkpoints:save_model", "call": 1},
-            is_past_writing_a_best,
-            6,
-        ),
-        (
-            {"where": "tt.model.training.checkpoints:Checkpoints.keep", "call": 1},
-            is_past_writing,
-            8,
-        ),
-        ({"where": "tt.model.training.run_folder:RunFolder.publish", "call": 1}, is_exporting, 4),
-        # The start of the run makes the first call.
-        (
-            {"where": "tt.model.training.checkpoints:Checkpoints.delete_others", "call": 5},
-            is_deleting,
-            16,
-        ),
-    ],
-    [
-        # The first case interrupts the export of the best model, the last case the final export.
-        (
-            {"where": "tt.model.formats.weights:_reserve", "call": 1, "room": 10_000},
-            is_exporting,
-            4,
-        ),
-        ({"where": WRITE, "call": 4, "room": 50_000}, is_writing, 12),
-        (
-            {
-                "where": "tt.model.training.checkpoints:RunSaver.export_final",
-                "call": 1,
-                "room": 10_000,
-            },
-            is_exporting,
-            24,
-        ),
-    ],
-]
-
-
-def test_killed_runs_resume_identically(command, undisturbed, tmp_path):
-    def kill_and_finish(number):
-        run = tmp_path / f"run{number}"
-        for hook, moment, step in KILLS[number]:
-            signals = ["SIGXFSZ" if "room" in hook else "SIGKILL"]
-            ended = command.run(run, **hook, signals=signals)
-            assert ended.code == -signal.Signals[signals[0]], (moment.__name__, ended)
-            assert moment(run, step), (moment.__name__, step)
-        command.finish(run)
-        return run
-
-    for run in map_two(kill_and_finish, range(len(KILLS))):
-        assert_same(run, undisturbed)
 
 
 def test_run_killed_at_random_times_resumes_identically(command, undisturbed, tmp_path):
@@ -593,49 +503,5 @@ def test_real_full_disk_gives_a_one_line_error(command, undisturbed, small_disk)
     assert_only_whole_checkpoints(run)
     assert "ckpt-4" in named_checkpoints(run)
     subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
-    command.finish(run)
-    assert_same(run, undisturbed)
-
-
-def cut_off(path):
-    """Truncate a file to its first half."""
-    os.truncate(path, path.stat().st_size // 2)
-
-
-DAMAGES = {"data-00000-of-00001": cut_off, "index": Path.unlink}
-
-
-def test_damaged_checkpoint_is_ignored(command, undisturbed, tmp_path):
-    def damage_and_finish(file):
-        run = shutil.copytree(undisturbed.folder, tmp_path / file)
-        DAMAGES[file](run / f"checkpoints/ckpt-24.{file}")
-        return run, command.finish(run)
-
-    for run, ended in map_two(damage_and_finish, DAMAGES):
-        (note,) = [line for line in ended.lines if line.startswith("tt: warning: ")]
-        assert f"ignoring checkpoint {run}/checkpoints/ckpt-24, because it cannot be read" in note
-        assert f"Resuming at step 20 from {run}" in ended.lines
-        assert_same(run, undisturbed)
-
-
-def test_run_with_only_damaged_checkpoints_is_refused(command, undisturbed, tmp_path):
-    run = shutil.copytree(undisturbed.folder, tmp_path / "run")
-    for path in (run / "checkpoints").glob("ckpt-*.data-*"):
-        cut_off(path)
-    ended = command.run(run)
-    assert ended.code == 2
-    assert ended.lines == [
-        f"tt: error: no checkpoint in {run}/checkpoints can be read. Restore "
-        f"{run}/checkpoints, or train in another --run from its model, with --init-from {run}/model"
-    ]
-
-
-def test_incomplete_line_of_the_log_is_dropped(command, undisturbed, tmp_path):
-    """Simulate a crash during the last checkpoint."""
-    run = shutil.copytree(undisturbed.folder, tmp_path / "run")
-    index = {"last": ["ckpt-16", "ckpt-20"], "best": ["best-18"], "stop": None}
-    (run / "checkpoints" / INDEX_FILE).write_text(json.dumps(index))
-    log = run / LOG_FILE
-    os.truncate(log, log.stat().st_size - 40)
     command.finish(run)
     assert_same(run, undisturbed)

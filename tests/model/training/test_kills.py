@@ -6,6 +6,7 @@ has changed it, and resume each copy.
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -85,12 +86,18 @@ def results_of(run):
     return log, index, files, json.loads((run / "config.json").read_text())
 
 
+@functools.cache
+def weights_of_run(folder):
+    return weights_in(folder)
+
+
 def assert_resumes(copy, run, dataset):
     resumed = shutil.copytree(copy, Path(f"{copy}-resumed"))
     train(dataset, resumed)
     assert results_of(resumed) == results_of(run), copy
     for name in ("model", "best_model"):
-        for found, expected in zip(weights_in(resumed / name), weights_in(run / name), strict=True):
+        expected_weights = weights_of_run(run / name)
+        for found, expected in zip(weights_in(resumed / name), expected_weights, strict=True):
             np.testing.assert_array_equal(found, expected, err_msg=str(copy))
     shutil.rmtree(resumed)
 
@@ -111,7 +118,7 @@ def test_run_killed_with_any_set_of_files_resumes_identically(killed, toy_datase
         if "checkpoints/best-3.index" in names and "checkpoints/checkpoints.json" not in names
     ]
     assert best_first
-    for copy in [*best_first[::3], *list(chosen.values())[::4]]:
+    for copy in [best_first[-1], *list(chosen.values())[::8]]:
         assert_resumes(copy, run, toy_dataset)
 
 

@@ -17,6 +17,10 @@ from tt.model.transformer.search_options import Decoding
 SIZES = {"source_vocabulary_size": 80, "target_vocabulary_size": 80, "shared_vocabulary": True}
 
 
+def model(preset="base", **fields):
+    return TransformerConfig.from_preset(preset, **{**SIZES, **fields})
+
+
 def test_base_and_big_match_table_3():
     base = TransformerConfig.from_preset("base", **SIZES)
     assert (base.layers, base.d_model, base.heads, base.d_ff, base.dropout) == (
@@ -61,82 +65,46 @@ def test_json_of_a_config_omits_newer_fields_with_defaults():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("kind", "fields", "message"),
     [
-        (
-            lambda: TransformerConfig.from_preset("huge", **SIZES),
-            "`preset` must be one of tiny, .* Received: huge",
-        ),
-        (
-            lambda: TransformerConfig(**SIZES, d_model=100),
-            "multiple of twice `heads`. Received: 100 and 8",
-        ),
-        (lambda: TransformerConfig(**SIZES, layers=0), "`layers` must be at least 1. Received: 0"),
-        (
-            lambda: TransformerConfig(**SIZES, decoder_layers=0),
-            "`decoder_layers` must be at least 1. Received: 0",
-        ),
-        (lambda: TransformerConfig(**SIZES, dropout=0.99), "`dropout` must be 0 to 0.9"),
-        (lambda: TrainingConfig(seed=-1), "`seed` must be 0 to 4,294,967,295. Received: -1"),
-        (lambda: TransformerConfig(**SIZES, position_base=1.0), "`position_base` must be greater"),
-        (
-            lambda: TransformerConfig(**{**SIZES, "target_vocabulary_size": 88}),
-            "the same size for source and target. Received: 80 and 88",
-        ),
-        (lambda: TrainingConfig(steps=0), "`steps` must be at least 1"),
-        (lambda: TrainingConfig(peak_learning_rate=0.0), "`peak_learning_rate` must be positive"),
-        (lambda: TransformerConfig(**SIZES, norm="both"), "`norm` must be one of post, pre"),
-        (lambda: TrainingConfig(schedule="cosine"), "one of inverse-sqrt, constant. Received: cos"),
-        (
-            lambda: TrainingConfig(compute_type="float16"),
-            "float32, mixed_bfloat16. Received: f",
-        ),
-        (lambda: TrainingConfig(average="all"), "`average` must be one of none, last, best"),
-        (
-            lambda: TrainingConfig(best_metric="ter"),
-            "loss, nll, perplexity, bleu, chrf. Received: ter",
-        ),
-        (lambda: TrainingConfig(clip_norm=0.0), "`clip_norm` must be positive. Received: 0.0"),
-        (lambda: TrainingConfig(patience=0), "`patience` must be at least 1. Received: 0"),
-        (
-            lambda: TrainingConfig(effective_batch_size=-1),
-            "`effective_batch_size` must be at least 1",
-        ),
-        (
-            lambda: TrainingConfig(score_every=750),
-            "multiple of `validate_every`. Received: 750 and",
-        ),
-        (
-            lambda: TrainingConfig(best_metric="bleu", score_every=0),
-            "must be loss, nll or perplexity if `score_every` is 0. Received: bleu",
-        ),
-        (
-            lambda: TrainingConfig(label_smoothing=1.0),
-            r"`label_smoothing` must be at least 0 and below 1",
-        ),
-        (lambda: Decoding(beam_size=0), "`beam_size` must be at least 1"),
-        (lambda: Decoding(length_penalty=-1.0), "`length_penalty` must be 0 to 10. Received: -1.0"),
-        (lambda: Decoding(length_penalty=10.1), "`length_penalty` must be 0 to 10. Received: 10.1"),
-        (lambda: Decoding(patience=0.5), "`patience` must be 1 to 100. Received: 0.5"),
-        (lambda: Decoding(length_penalty=math.nan), "`length_penalty` must be 0 to 10"),
-        (lambda: Decoding(max_length_ratio=math.inf), "`max_length_ratio` must be finite"),
-        (
-            lambda: Decoding(beam_size=2, n_best=3),
-            "`n_best` must be at most `beam_size`, 2",
-        ),
-        (lambda: Decoding(no_repeat_ngram_size=-1), "`no_repeat_ngram_size` must be 0 .off. or"),
-        (lambda: Decoding(max_length_ratio=0, max_extra_tokens=0), "must not both be 0"),
-        (lambda: Decoding(max_decoding_length=0), "`max_decoding_length` must be at least 1"),
-        (lambda: Engine(name="fairseq"), "`engine` must be one of tensorflow, ctranslate2"),
-        (
-            lambda: Engine(name="tensorflow", compute_type="int8"),
-            "tensorflow must be one of float32, bfloat16",
-        ),
+        (model, {"preset": "huge"}, "`preset` must be one of tiny, .* Received: huge"),
+        (model, {"d_model": 100}, "multiple of twice `heads`. Received: 100 and 8"),
+        (model, {"layers": 0}, "`layers` must be at least 1. Received: 0"),
+        (model, {"decoder_layers": 0}, "`decoder_layers` must be at least 1. Received: 0"),
+        (model, {"dropout": 0.99}, "`dropout` must be 0 to 0.9"),
+        (model, {"position_base": 1.0}, "`position_base` must be greater"),
+        (model, {"target_vocabulary_size": 88}, "same size for source and target. .* 80 and 88"),
+        (model, {"norm": "both"}, "`norm` must be one of post, pre"),
+        (TrainingConfig, {"seed": -1}, "`seed` must be 0 to 4,294,967,295. Received: -1"),
+        (TrainingConfig, {"steps": 0}, "`steps` must be at least 1"),
+        (TrainingConfig, {"steps": 2**40}, "`steps` must be at most 2,147,483,647"),
+        (TrainingConfig, {"peak_learning_rate": 0.0}, "`peak_learning_rate` must be positive"),
+        (TrainingConfig, {"schedule": "cosine"}, "one of inverse-sqrt, constant. Received: cos"),
+        (TrainingConfig, {"compute_type": "float16"}, "float32, mixed_bfloat16. Received: f"),
+        (TrainingConfig, {"average": "all"}, "`average` must be one of none, last, best"),
+        (TrainingConfig, {"best_metric": "ter"}, "perplexity, bleu, chrf. Received: ter"),
+        (TrainingConfig, {"clip_norm": 0.0}, "`clip_norm` must be positive. Received: 0.0"),
+        (TrainingConfig, {"patience": 0}, "`patience` must be at least 1. Received: 0"),
+        (TrainingConfig, {"effective_batch_size": -1}, "`effective_batch_size` must be at least 1"),
+        (TrainingConfig, {"score_every": 750}, "multiple of `validate_every`. Received: 750 and"),
+        (TrainingConfig, {"best_metric": "bleu", "score_every": 0}, "if `score_every` is 0. Rec"),
+        (TrainingConfig, {"label_smoothing": 1.0}, "must be at least 0 and below 1"),
+        (Decoding, {"beam_size": 0}, "`beam_size` must be at least 1"),
+        (Decoding, {"length_penalty": -1.0}, "`length_penalty` must be 0 to 10. Received: -1.0"),
+        (Decoding, {"length_penalty": math.nan}, "`length_penalty` must be 0 to 10"),
+        (Decoding, {"patience": 0.5}, "`patience` must be 1 to 100. Received: 0.5"),
+        (Decoding, {"max_length_ratio": math.inf}, "`max_length_ratio` must be finite"),
+        (Decoding, {"beam_size": 2, "n_best": 3}, "`n_best` must be at most `beam_size`, 2"),
+        (Decoding, {"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` must be 0 .off. or"),
+        (Decoding, {"max_length_ratio": 0, "max_extra_tokens": 0}, "must not both be 0"),
+        (Decoding, {"max_decoding_length": 0}, "`max_decoding_length` must be at least 1"),
+        (Engine, {"name": "fairseq"}, "`engine` must be one of tensorflow, ctranslate2"),
+        (Engine, {"name": "tensorflow", "compute_type": "int8"}, "must be one of float32, bfloat"),
     ],
 )
-def test_invalid_values_are_refused(make, message):
+def test_invalid_values_are_refused(kind, fields, message):
     with pytest.raises(UserError, match=message):
-        make()
+        kind(**fields)
 
 
 def test_validations_that_compute_scores():

@@ -1,4 +1,4 @@
-"""Reports of a run: their numbers are compared with NumPy, and older logs are continued."""
+"""Reports of a run: their numbers are compared with NumPy, and logs are continued."""
 
 from __future__ import annotations
 
@@ -80,18 +80,6 @@ def test_best_validation_can_be_chosen_by_nll(smoothed):
     assert trainer.state.best == [(validation["nll"], 6)]
 
 
-def test_log_without_nll_is_continued(toy_dataset, finish_run, tmp_path):
-    run = finish_run(tmp_path / "run", training=changed(steps=8))
-    before = [{k: v for k, v in line.items() if k != "nll"} for line in log_of(run)]
-    (run / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
-    make_trainer(toy_dataset, run).train(ignore)
-    after = log_of(run)
-    assert after[: len(before)] == before
-    added = after[len(before) :]
-    assert [line["step"] for line in added] == [9, 12, 12]
-    assert all(line["perplexity"] == math.exp(line["nll"]) for line in added)
-
-
 def test_log_records_each_command_and_continues_its_seconds(toy_dataset, tmp_path):
     run, shorter = tmp_path / "run", changed(steps=8)
     before = time.time()
@@ -120,15 +108,3 @@ def test_log_records_each_command_and_continues_its_seconds(toy_dataset, tmp_pat
     assert added[-1]["seconds"] <= reports[-1]["seconds"] + took
     make_trainer(toy_dataset, run).train(ignore, command="tt train")
     assert whole_log_of(run)[1:] == kept, "a finished run writes no line"
-
-
-def test_log_without_seconds_is_continued(toy_dataset, finish_run, tmp_path):
-    run = finish_run(tmp_path / "run", training=changed(steps=8))
-    before = [{k: v for k, v in line.items() if k != "seconds"} for line in log_of(run)]
-    (run / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
-    make_trainer(toy_dataset, run).train(ignore)
-    after = whole_log_of(run)
-    assert after[: len(before)] == before
-    added = after[len(before) :]
-    assert [line["kind"] for line in added] == ["start", "train", "train", "validation"]
-    assert all(line["seconds"] >= 0 for line in added)

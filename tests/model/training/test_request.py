@@ -6,7 +6,6 @@ import dataclasses
 import doctest
 import itertools
 import json
-import re
 from unittest import mock
 
 import pytest
@@ -21,7 +20,8 @@ from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress, Validation
 from tt.model.training.request import TrainRequest
 from tt.model.training.run_folder import RunFolder
-from tt.model.training.strategies import count_replicas
+
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 def test_example_in_the_docstring_trains(toy_dataset, shallow_presets, tmp_path, monkeypatch):
@@ -49,33 +49,6 @@ def test_plan_writes_nothing_and_reports_its_choices(toy_dataset, tmp_path):
     assert job.doubts == []
 
 
-def test_complete_configurations_are_not_changed(toy_dataset, tmp_path):
-    config = toy_config(layers=1, dropout=0.125)
-    job = TrainRequest(
-        dataset=toy_dataset, run=tmp_path / "run", model=config, training=changed(seed=3)
-    ).plan()
-    assert (job.model, job.training, job.notes) == (config, changed(seed=3), [])
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"model": {"norm": "sandwich"}}, "`norm` must be one of post, pre. Received: sandwich"),
-        ({"training": {"steps": 0}}, "`steps` must be at least 1. Received: 0"),
-        ({"preset": "huge"}, "`preset` must be one of tiny, small, base, big, .* Received: huge"),
-        ({"training": {"batch_tokens": 0}}, "`batch_tokens` must be at least 1. Received: 0"),
-        ({"training": {"score_every": -1}}, "`score_every` must be 0 or a multiple of"),
-        ({"model": {"d_model": -1}}, "`d_model` must be at least 1. Received: -1"),
-        ({"dataset": "nowhere"}, "nowhere is not a finished dataset folder"),
-        ({"model": toy_config(target_vocabulary_size=24, shared_vocabulary=False)}, "24"),
-    ],
-)
-def test_plan_refuses_invalid_requests(fields, message, toy_dataset, tmp_path):
-    request = TrainRequest(**{"dataset": toy_dataset, "run": tmp_path / "run", **fields})
-    with pytest.raises(UserError, match=message):
-        request.plan()
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -83,29 +56,23 @@ def test_plan_refuses_invalid_requests(fields, message, toy_dataset, tmp_path):
             {"training": {"stepz": 5}},
             "TrainingConfig has no argument `stepz`. Did you mean `steps`?",
         ),
-        (
-            {"model": {"d_modell": 64}},
-            "TransformerConfig has no argument `d_modell`. Did you mean `d_model`?",
-        ),
-        ({"training": {"steps": 2.5}}, "`steps` must be a whole number. Received: 2.5"),
         ({"training": {"steps": "5"}}, "`steps` must be a whole number. Received: '5'"),
         ({"training": {"steps": True}}, "`steps` must be a whole number. Received: True"),
         ({"training": [5]}, "`training` must be TrainingConfig or Mapping. Received: [5]"),
         ({"model": {"norm": ["pre"]}}, "`norm` must be a string. Received: ['pre']"),
-        ({"run": 3}, "`run` must be a string or Path. Received: 3"),
         ({"devices": 1}, "`devices` must be a string or a list of strings. Received: 1"),
-        ({"fetch_model": "x"}, "`fetch_model` must be Callable. Received: 'x'"),
     ],
 )
 def test_names_and_types_of_options_are_checked(fields, message):
     with pytest.raises(UserError) as caught:
         TrainRequest(**{"dataset": "dataset", "run": "run", **fields})
     assert str(caught.value) == message
-    [value] = fields.values()
-    if isinstance(value, dict) and not value.keys() & {"stepz", "d_modell"}:
-        kind = toy_config if "model" in fields else TrainingConfig
-        with pytest.raises(UserError, match=re.escape(message)):
-            kind(**value)
+
+
+def test_model_for_other_vocabularies_is_refused(toy_dataset, tmp_path):
+    model = toy_config(target_vocabulary_size=24, shared_vocabulary=False)
+    with pytest.raises(UserError, match="24"):
+        TrainRequest(dataset=toy_dataset, run=tmp_path / "run", model=model).plan()
 
 
 def test_resumed_run_keeps_options_that_are_not_given(toy_dataset, tmp_path):
@@ -186,7 +153,7 @@ def test_scores_take_a_small_part_of_the_work_of_a_run(tmp_path):
         sentences(score_sentences=700)  # the values of `best_metric` would not be comparable
 
 
-@pytest.mark.parametrize("name", ["run[1]", "run]*", "run?", "a %20 run"])
+@pytest.mark.parametrize("name", ["run[1]", "a %20 run?"])
 def test_run_with_any_name_refuses_other_options(name, finish_run, toy_dataset, tmp_path):
     run = finish_run(tmp_path / name)
     finish_run(tmp_path / "run1", training=changed(steps=4))  # `run[1]` and `run?` match this name
@@ -195,19 +162,6 @@ def test_run_with_any_name_refuses_other_options(name, finish_run, toy_dataset, 
     longer = make_trainer(toy_dataset, run, training=changed(steps=13))
     assert longer.state.step == 12
     longer.close()
-
-
-def test_plan_refuses_the_folder_of_another_run(toy_dataset, tmp_path):
-    run = tmp_path / "run"
-    request = TrainRequest(
-        dataset=toy_dataset, run=run, model=toy_config(layers=1), training=changed(steps=1)
-    )
-    request.plan().run(lambda report: None)
-    before = sorted(path for path in run.rglob("*") if path.is_file())
-    with pytest.raises(UserError, match="contains another run: `layers` was 1 and is now 2"):
-        TrainRequest(dataset=toy_dataset, run=run, model={"layers": 2}).plan()
-    assert request.plan().model == request.model
-    assert sorted(path for path in run.rglob("*") if path.is_file()) == before
 
 
 @pytest.mark.parametrize(
@@ -226,18 +180,6 @@ def test_updates_per_epoch_are_counted(toy_dataset, tmp_path, replicas, fields):
     updates = batches / (4 if "effective_batch_size" in fields else 1)
     assert data.updates_an_epoch() == updates
     assert job.updates_an_epoch(replicas) == round(updates)
-
-
-def test_batches_of_a_long_epoch_are_estimated(tmp_path):
-    write_dataset(tmp_path / "dataset", train=20_000, validation=10)
-    job = TrainRequest(
-        dataset=tmp_path / "dataset", run=tmp_path / "run", model=toy_config(layers=1),
-        training=changed(),
-    ).plan()  # fmt: skip
-    batches = job.data.batches("train")
-    found = [batches.count(records=records) for records in (1, 10_000, 1_000_000)]
-    assert found[2] == sum(1 for _ in batches.epoch(Position()))
-    assert found[:2] == pytest.approx([found[2]] * 2, rel=0.02)
 
 
 def test_epochs_become_steps_that_a_run_keeps(toy_dataset, tmp_path):
@@ -268,22 +210,3 @@ def test_epochs_become_steps_that_a_run_keeps(toy_dataset, tmp_path):
     assert job.training == dataclasses.replace(whole, steps=4 * updates)
     with pytest.raises(UserError, match="`epochs` and `steps` cannot be combined"):
         plan(epochs=1, steps=5)
-
-
-@pytest.mark.parametrize(
-    ("name", "devices", "cluster", "expected"),
-    [
-        ("auto", (), None, 1),
-        ("auto", (), ["a:1", "b:1"], 2),
-        ("multi-worker", (), ["a:1"], 1),
-        ("mirrored", ("cpu:0", "cpu:1"), None, 2),
-        ("one-device", (), ["a:1", "b:1"], 1),
-    ],
-)
-def test_replicas_are_counted_without_creating_a_strategy(
-    monkeypatch, name, devices, cluster, expected
-):
-    if cluster:
-        task = {"type": "worker", "index": 0}
-        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": cluster}, "task": task}))
-    assert count_replicas(name, devices=devices) == expected

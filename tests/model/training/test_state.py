@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tt.model.dataset.batches import Position
@@ -54,11 +52,3 @@ def test_state_survives_json():
     state.update_start = state.position._replace(batch=1)
     state.meter = {"loss": 0.1 + 0.2, "updates": 3}
     assert TrainingState.from_json(state.to_json()) == state
-
-
-def test_state_without_token_scores_can_be_read():
-    state = TrainingState(step=3, token_scores={"0.1%": -2.5})
-    assert TrainingState.from_json(state.to_json()) == state
-    values = json.loads(state.to_json())
-    del values["token_scores"]
-    assert TrainingState.from_json(json.dumps(values)) == TrainingState(step=3)

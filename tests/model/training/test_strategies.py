@@ -6,14 +6,10 @@ import json
 
 import pytest
 import tensorflow as tf
-from multi_worker import count_dataset, count_pairs, make_trainer, recorded_rows
-from toy import write_dataset
 
-from tt.cli.main import main
-from tt.model.dataset.batches import Position
 from tt.model.errors import UserError
 from tt.model.training.options import STRATEGIES
-from tt.model.training.strategies import CLUSTER, Workers, make_strategy, worker_place
+from tt.model.training.strategies import CLUSTER, Workers, make_strategy
 
 ADDRESS = "127.0.0.1:2222"
 GPUS = [tf.config.LogicalDevice(f"/device:GPU:{i}", "GPU") for i in range(2)]
@@ -83,8 +79,9 @@ def test_mirrored_without_a_gpu_has_one_cpu_replica():
     assert places(strategy) == ["CPU:0"]
 
 
-@pytest.mark.parametrize("name", ["auto", "mirrored"])
-@pytest.mark.parametrize("devices", [("CPU:0", "CPU:1"), ("cpu:1", "Cpu:0")])
+@pytest.mark.parametrize(
+    ("name", "devices"), [("auto", ("CPU:0", "CPU:1")), ("mirrored", ("cpu:1", "Cpu:0"))]
+)
 def test_two_cpu_devices_are_replicas_without_collective_operations(name, devices):
     strategy = make_strategy(name, devices=devices)
     assert isinstance(strategy, tf.distribute.MirroredStrategy)
@@ -152,10 +149,9 @@ def test_unknown_strategy_is_refused():
     )
 
 
-@pytest.mark.parametrize("name", ["auto", "one-device", "mirrored"])
 @pytest.mark.parametrize("device", ["gpu:7", "CPU:2", "7", "", "GPU", "TPU:0"])
-def test_missing_device_is_refused(name, device):
-    found = refusal(name, ["CPU:0", device] if name == "mirrored" else [device])
+def test_missing_device_is_refused(device):
+    found = refusal("mirrored", ["CPU:0", device])
     assert found == (
         f"this machine has no device {device!r}, only CPU:0, CPU:1. Choose from these with "
         "`devices`"
@@ -189,7 +185,6 @@ def cluster_json(kind="worker", index=0, **jobs):
     return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
 
 
-@pytest.mark.parametrize("name", ["auto", "multi-worker"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -209,9 +204,9 @@ def cluster_json(kind="worker", index=0, **jobs):
         cluster_json(worker=[5, 6]),
     ],
 )
-def test_invalid_cluster_is_refused(name, text, made, monkeypatch):
+def test_invalid_cluster_is_refused(text, made, monkeypatch):
     monkeypatch.setenv(CLUSTER, text)
-    found = refusal(name)
+    found = refusal("auto")
     assert found.startswith("TF_CONFIG must describe a cluster with host:port addresses")
     assert found.endswith(f"Received: {text}")
     assert made == []
@@ -230,81 +225,3 @@ def test_occupied_port_gives_a_one_line_error(set_cluster, monkeypatch):
 def test_one_device_ignores_an_invalid_cluster(monkeypatch):
     monkeypatch.setenv(CLUSTER, "{}")
     assert places(make_strategy("one-device")) == ["CPU:0"]
-
-
-@pytest.mark.parametrize(
-    ("jobs", "kind", "index", "expected"),
-    [
-        (["worker"], "worker", 0, True),
-        (["worker"], "worker", 1, False),
-        (["chief", "worker"], "chief", 0, True),
-        (["chief", "worker"], "worker", 0, False),
-        (["chief", "worker"], "worker", 1, False),
-        (["worker"], "", 0, True),
-    ],
-)
-def test_only_the_first_process_is_the_chief(jobs, kind, index, expected):
-    cluster = tf.train.ClusterSpec({job: [ADDRESS] * 2 for job in jobs})
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        cluster, task_type=kind, task_id=index
-    )
-    number, count = worker_place(resolver)
-    assert (number == 0) is expected
-    assert count == (2 * len(jobs) if kind else 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (
-            ["--strategy", "tpu"],
-            "--strategy must be one of auto, one-device, mirrored, multi-worker. Received: tpu",
-        ),
-        (
-            ["--devices", "gpu:7"],
-            "this machine has no device 'gpu:7', only CPU:0, CPU:1. Choose from these with "
-            "--devices",
-        ),
-        (
-            ["--devices", "cpu:0,CPU:0"],
-            "--devices must name each device only once. Received: cpu:0, CPU:0",
-        ),
-    ],
-)
-def test_tt_train_reports_errors_in_one_line(options, line, toy_dataset, tmp_path, capsys):
-    run = tmp_path / "run"
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "--dataset", str(toy_dataset), "--run", str(run), *options])
-    assert ended.value.code == 2
-    *_, error = capsys.readouterr().err.splitlines()  # after the line about chosen defaults
-    assert error == f"tt: error: {line}"
-    assert not run.exists()
-
-
-@pytest.fixture(scope="module")
-def toy_dataset(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("toy") / "dataset"
-    write_dataset(folder, train=300, validation=20)
-    return folder
-
-
-def test_each_pair_of_an_epoch_is_read_once_by_one_replica(toy_dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("tt.model.dataset.batches.WINDOW", 128)  # gives the epoch several windows
-    monkeypatch.setattr("tt.model.dataset.batches.RECORDS_PER_TOKEN", 0)
-    trainer = make_trainer(
-        toy_dataset, tmp_path / "run", make_strategy("auto", devices=["CPU:0", "CPU:1"])
-    )
-    with recorded_rows() as rows:
-        batches = 0
-        for batch in trainer.data.batches("train").epoch(Position()):
-            trainer._train_on(batch)
-            batches += 1
-        trainer._read_results()
-    assert trainer.state.position.window == 3
-    assert count_pairs(rows) == count_dataset(toy_dataset)
-    shares = [sum(replica == i for replica, *_ in rows) for i in range(2)]
-    assert sum(shares) == 300
-    assert abs(shares[0] - shares[1]) <= batches  # at most one row per batch
-    # The report counts the tokens of both replicas, with EOS but without BOS.
-    tokens = sum((len(target) - 1) * n for (_, target), n in count_dataset(toy_dataset).items())
-    assert trainer.state.meter["target_tokens"] == tokens

@@ -6,14 +6,12 @@ import dataclasses
 import errno
 import itertools
 import json
-import math
 import os
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from models import random_ids
-from toy import gradients_of, parse_record, toy_sentences, write_dataset
+from toy import gradients_of, toy_sentences, write_dataset
 from trainers import (
     changed,
     export_average,
@@ -21,7 +19,6 @@ from trainers import (
     ignore,
     log_of,
     make_trainer,
-    two_replicas,
     weights_in,
     weights_of,
 )
@@ -30,11 +27,9 @@ from tt.model.dataset.batches import Position
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.errors import DiskFullError, UserError
 from tt.model.text.scores import Score
-from tt.model.training.optimizer import Adam
 from tt.model.training.options import METRICS
 from tt.model.training.reports import Progress, Validation
 from tt.model.training.step import UpdateScalars
-from tt.model.training.strategies import make_strategy
 from tt.model.transformer.search_options import Decoding
 
 
@@ -53,143 +48,21 @@ def update(trainer, batch, number):
 # Replicas
 
 
-@pytest.mark.parametrize("rows", [6, 1], ids=["uneven lengths", "a replica without rows"])
-def test_two_replicas_have_the_gradients_of_a_single_replica(toy_dataset, tmp_path, rows):
-    lengths = [9, 2, 8, 3, 3, 7][:rows]
-    source, target = random_ids(lengths, size=14), random_ids(lengths[::-1], seed=2, size=14)
-    one = gradients_of(make_trainer(toy_dataset, tmp_path / "one"))(source, target)
-    two = gradients_of(make_trainer(toy_dataset, tmp_path / "two", two_replicas()))(source, target)
-    assert sum(np.abs(g).sum() for g in one) > 0
-    for single, double in zip(one, two, strict=True):
-        scale = np.abs(single).max()
-        np.testing.assert_allclose(double, single, rtol=0, atol=1e-5 * max(scale, 1e-6))
-
-
-def test_gradients_are_divided_by_the_number_of_real_tokens(toy_dataset, tmp_path):
-    # The expected gradient is the mean over all tokens, not the mean of the replicas' means:
-    # replica 0 has 2 of the 10 tokens.
-    source = random_ids([4, 4], size=14)
-    target = np.array([[2, 5, 3, 0, 0, 0, 0, 0, 0], [2, 5, 6, 7, 8, 9, 10, 11, 3]], np.int32)
-    trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
-    gradients = gradients_of(trainer)
-    both = gradients(source, target)
-    first, second = gradients(source[:1], target[:1]), gradients(source[1:], target[1:])
-    for together, a, b in zip(both, first, second, strict=True):
-        np.testing.assert_allclose(together, (2 * a + 8 * b) / 10, atol=2e-6)
-
-
-def test_two_replicas_train_like_a_single_replica(toy_dataset, tmp_path):
-    # Adam divides by the size of a gradient, so rounding errors grow with the rate. This is the
-    # usual rate of small models.
-    training = changed(peak_learning_rate=0.001)
-    one = make_trainer(toy_dataset, tmp_path / "one", training=training)
-    two = make_trainer(toy_dataset, tmp_path / "two", two_replicas(), training=training)
-    start = weights_of(one)
-    batches = itertools.islice(one.data.batches("train").epoch(Position()), 10)
-    for number, batch in enumerate(batches, 1):
-        single, double = update(one, batch, number), update(two, batch, number)
-        np.testing.assert_allclose(double.sums, single.sums, rtol=1e-5)
-        assert double.gradient_norm == pytest.approx(single.gradient_norm, rel=1e-4)
-    assert max(np.abs(a - b).max() for a, b in zip(weights_of(one), start, strict=True)) > 1e-3
-    for single, double in zip(weights_of(one), weights_of(two), strict=True):
-        np.testing.assert_allclose(double, single, atol=1e-4)
-    for variable in two.model.trainable_variables:
-        first, second = (value.numpy() for value in variable.value.values)
-        np.testing.assert_array_equal(first, second)
-
-
-@pytest.fixture
-def plain_descent(monkeypatch):
-    """Replace Adam, which hides a wrong scale of gradients, by gradient descent with rate 1."""
-
-    def descend(self, gradients, *, rate, update):
-        for variable, gradient in zip(self._variables, gradients, strict=True):
-            tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=gradient)
-
-    monkeypatch.setattr(Adam, "apply", descend)
-
-
-@pytest.mark.usefixtures("plain_descent")
-@pytest.mark.parametrize("clip_norm", [None, 0.125, 1000.0])
-@pytest.mark.parametrize("make", [lambda: make_strategy("mirrored"), two_replicas])
-def test_update_uses_the_summed_and_clipped_gradient(toy_dataset, tmp_path, make, clip_norm):
-    training = changed(clip_norm=clip_norm)
-    trainer = make_trainer(toy_dataset, tmp_path / "run", make(), training=training)
-    batch = next(trainer.data.batches("train").epoch(Position()))
-    before, expected = weights_of(trainer), gradients_of(trainer)(batch.source, batch.target)
-    result = update(trainer, batch, 1)
-    norm = math.sqrt(sum((gradient.astype(float) ** 2).sum() for gradient in expected))
-    assert norm > 0.125
-    assert result.gradient_norm == pytest.approx(norm, rel=1e-4)
-    factor = min(1, (clip_norm or norm) / norm)
-    for old, new, gradient in zip(before, weights_of(trainer), expected, strict=True):
-        np.testing.assert_allclose(new, old - factor * gradient, atol=1e-6)
-
-
-def test_each_record_is_used_once_per_epoch(toy_dataset, tmp_path):
-    trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
-    batches = list(trainer.data.batches("train").epoch(Position()))
-    records = [record for batch in batches for record in batch.records]
-    assert len(records) == len(set(records)) == 2000
-    ids = tf.data.TFRecordDataset(str(toy_dataset / "train-00000-of-00001.tfrecord"))
-    expected = sum(len(parse_record(r)[1]) - 1 for r in ids.as_numpy_iterator())
-    # Each replica counts the tokens of its own rows.
-    assert sum(trainer._step.sums(b.source, b.target).tokens for b in batches) == expected
-
-
 # Accumulation
-
-
-def test_accumulated_batches_update_like_one_batch(toy_dataset, tmp_path):
-    both = make_trainer(toy_dataset, tmp_path / "both")
-    parts = make_trainer(
-        toy_dataset, tmp_path / "parts", training=changed(effective_batch_size=512)
-    )
-    first, second = itertools.islice(both.data.batches("train").epoch(Position()), 2)
-    width = (
-        max(first.source.shape[1], second.source.shape[1]),
-        max(first.target.shape[1], second.target.shape[1]),
-    )
-
-    def joined(side, width):
-        parts = [getattr(batch, side) for batch in (first, second)]
-        return np.concatenate([np.pad(p, [(0, 0), (0, width - p.shape[1])]) for p in parts])
-
-    whole = dataclasses.replace(
-        first, source=joined("source", width[0]), target=joined("target", width[1])
-    )
-    before = weights_of(parts)
-    expected = update(both, whole, 1)
-    assert parts._train_on(first) is False
-    for old, new in zip(before, weights_of(parts), strict=True):
-        np.testing.assert_array_equal(new, old)
-    assert parts._train_on(second) is True
-    results = [parts._step.read(unread) for _, unread, *_ in parts._unread]
-    assert results[1].gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
-    np.testing.assert_allclose(np.add(results[0].sums, results[1].sums), expected.sums, rtol=1e-5)
-    for single, double in zip(weights_of(both), weights_of(parts), strict=True):
-        np.testing.assert_allclose(double, single, atol=1e-5)
-    # The update resets the accumulated gradients and tokens.
-    assert all(not total.numpy().any() for total in parts._step.accumulator.sums)
-    assert parts.state.pending_tokens == 0
 
 
 @pytest.mark.parametrize(
     ("effective", "replicas", "batches"),
     [(None, 1, 1), (100, 1, 1), (256, 1, 1), (257, 1, 2), (1000, 1, 4), (1000, 2, 2)],
 )
-def test_number_of_batches_per_update(toy_dataset, tmp_path, effective, replicas, batches):
-    strategy = two_replicas() if replicas == 2 else None
-    training = changed(effective_batch_size=effective)
-    trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=training)
-    found = next(i for i, b in enumerate(trainer.data.batches("train").epoch(Position()), 1)
-                 if trainer._train_on(b))  # fmt: skip
-    assert found == batches
+def test_number_of_batches_per_update(effective, replicas, batches):
+    assert changed(effective_batch_size=effective).batches_an_update(replicas) == batches
 
 
 # bfloat16
 
 
+@pytest.mark.usefixtures("eager")
 def test_bfloat16_stays_close_to_float32(toy_dataset, tmp_path):
     training = changed(compute_type="mixed_bfloat16", peak_learning_rate=0.001)
     low = make_trainer(toy_dataset, tmp_path / "low", training=training)
@@ -210,15 +83,6 @@ def test_bfloat16_stays_close_to_float32(toy_dataset, tmp_path):
     ):
         difference = np.linalg.norm(half - single) / np.linalg.norm(single)
         assert difference < 0.05
-
-
-def test_bfloat16_run_learns_and_exports(toy_dataset, tmp_path):
-    training = changed(compute_type="mixed_bfloat16", steps=40, log_every=10, score_every=6)
-    reports = []
-    make_trainer(toy_dataset, tmp_path / "run", training=training).train(reports.append)
-    losses = [r.loss for r in reports if isinstance(r, Progress)]
-    assert losses[-1] < 0.8 * losses[0]
-    assert len(TensorFlowTranslator.load(tmp_path / "run").translate(["one two"])) == 1
 
 
 # A run
@@ -270,17 +134,7 @@ def test_references_are_the_target_texts_not_the_decoded_ids(tmp_path, monkeypat
     assert given == [sorted(target.title() for _, target in toy_sentences(50, seed=1))] * 2
 
 
-def test_references_are_in_the_order_of_the_pairs(tmp_path):
-    write_dataset(tmp_path / "shards", train=20, shards=3)
-    trainer = make_trainer(tmp_path / "shards", tmp_path / "run")
-    trainer.close()
-    validator = trainer._validator
-    assert len({record for record, _, _ in validator._pairs}) == 50
-    assert validator._references == validator._vocabularies.target.decode(
-        [target for _, _, target in validator._pairs]
-    )
-
-
+@pytest.mark.usefixtures("eager")
 def test_report_covers_the_updates_since_the_last_report(toy_dataset, tmp_path):
     reports, single = [], []
     make_trainer(toy_dataset, tmp_path / "three").train(reports.append)
@@ -326,6 +180,7 @@ def test_log_and_tensorboard_contain_all_reports(toy_dataset, tmp_path):
     assert images <= found
 
 
+@pytest.mark.usefixtures("eager")
 def test_only_the_last_and_best_checkpoints_are_kept(toy_dataset, tmp_path):
     training = changed(keep_best=2, validate_every=3)
     make_trainer(toy_dataset, tmp_path / "run", training=training).train(ignore)
@@ -342,6 +197,7 @@ def test_only_the_last_and_best_checkpoints_are_kept(toy_dataset, tmp_path):
     assert (tmp_path / "run/best_model/config.json").is_file()
 
 
+@pytest.mark.usefixtures("eager")
 def test_run_stops_early_and_keeps_its_best_model(toy_dataset, tmp_path):
     # The learning rate is almost zero, so no validation is better than the first one.
     training = changed(
@@ -363,6 +219,7 @@ def test_run_stops_early_and_keeps_its_best_model(toy_dataset, tmp_path):
     assert longer.state.step == 10
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("metric", METRICS)
 def test_best_validation_has_the_greatest_score_or_the_least_loss(
     toy_dataset, tmp_path, monkeypatch, metric
@@ -405,6 +262,7 @@ def test_training_traces_each_function_once(toy_dataset, tmp_path):
 # Averaging and exporting
 
 
+@pytest.mark.usefixtures("eager")
 def test_exported_model_can_be_the_mean_of_the_last_checkpoints(toy_dataset, tmp_path):
     training = changed(average="last", keep_checkpoints=3)
     trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
@@ -421,6 +279,35 @@ def test_exported_model_can_be_the_mean_of_the_last_checkpoints(toy_dataset, tmp
         np.testing.assert_array_equal(trained, last)
 
 
+@pytest.mark.usefixtures("eager")
+def test_exported_model_can_be_the_mean_of_the_best_validations(toy_dataset, tmp_path):
+    training = changed(average="best", keep_best=2, validate_every=3)
+    make_trainer(toy_dataset, tmp_path / "run", training=training).train(ignore)
+    names = export_average(str(tmp_path / "run"), tmp_path / "mean", which="best", count=2)
+    assert all(name.startswith("best-") for name in names)
+    for found, mean in zip(
+        weights_in(tmp_path / "run"), weights_in(tmp_path / "mean"), strict=True
+    ):
+        np.testing.assert_array_equal(found, mean)
+
+
+@pytest.mark.usefixtures("eager")
+def test_model_of_a_finished_run_stays_until_a_longer_run_ends(finish_run, toy_dataset, tmp_path):
+    run, longer = finish_run(tmp_path / "run"), changed(steps=20)
+    weights = run / "model/model.weights.h5"
+    before = weights.read_bytes()
+
+    def stop(report):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_trainer(toy_dataset, run, training=longer).train(stop)
+    assert weights.read_bytes() == before
+    make_trainer(toy_dataset, run, training=longer).train(ignore)
+    assert weights.read_bytes() != before
+
+
+@pytest.mark.usefixtures("eager")
 def test_average_of_checkpoints_and_its_errors(toy_dataset, tmp_path, monkeypatch):
     training = changed(keep_best=2, validate_every=3)
     run = tmp_path / "run"
