@@ -60,14 +60,6 @@ def test_batches_respect_the_budget_with_little_padding(batches):
     assert 1 - real / padded < 0.15
 
 
-def test_lengths_are_rounded_to_eight_values_per_octave():
-    rounded = [rounded_length(length) for length in range(1, 1025)]
-    assert all(0 <= more - length <= max(1, length / 8) for length, more in enumerate(rounded, 1))
-    assert rounded == sorted(rounded)
-    octaves = [{r for r in rounded if 2**i < r <= 2 ** (i + 1)} for i in range(10)]
-    assert [len(octave) for octave in octaves] == [1, 1, 2, 4, 8, 8, 8, 8, 8, 8]
-
-
 def test_batches_have_few_different_shapes(batches):
     def shapes(epoch):
         return [(b.source.shape, b.target.shape) for b in batches.epoch(Position(epoch))]
@@ -103,16 +95,6 @@ def test_batch_lists_its_records(batches, pairs):
             number = int(shard.removesuffix(".tfrecord").rsplit("-", 1)[1])
             source, target = pairs[record * 3 + number]
             assert row == (tuple(source), tuple(target))
-
-
-def test_pairs_of_equal_length_are_grouped_differently_in_each_epoch(tmp_path):
-    same = [([BOS_ID, i, EOS_ID], [BOS_ID, i, EOS_ID]) for i in range(4, 104)]
-    batches = TokenBatches(files=write_shards(tmp_path, same, 1), max_tokens=40, seed=1)
-    first, second = (
-        {frozenset(b.source[:, 1].tolist()) for b in batches.epoch(Position(epoch))}
-        for epoch in (0, 1)
-    )
-    assert not first & second
 
 
 def test_budget_is_per_replica(batches):
@@ -151,13 +133,6 @@ def ranks(window):
     """Return the rank by length of each batch in a window, in the order of training."""
     lengths = [longest(batch) for batch in window]
     return tuple(np.argsort(np.argsort(lengths, kind="stable")).tolist())
-
-
-def test_batches_are_not_sorted_by_length(batches):
-    for epoch in range(3):
-        for window in windows_of(batches, epoch):
-            lengths = [longest(batch) for batch in window]
-            assert lengths not in (sorted(lengths), sorted(lengths, reverse=True))
 
 
 def same_window_thrice(folder):
@@ -287,25 +262,11 @@ def test_large_batches_have_large_windows(tmp_path, monkeypatch, max_tokens, rep
     assert padding(found) < 0.1
 
 
-def test_large_budget_does_not_add_padding_rows(tmp_path):
-    few = make_pairs(50)
-    batches = TokenBatches(files=write_shards(tmp_path, few, 1), max_tokens=100_000, seed=1)
-    [batch] = batches.epoch(Position())
-    assert len(batch.source) == rounded_length(50) == 52
-
-
 def test_pair_longer_than_the_budget_is_an_error(tmp_path, pairs):
     batches = TokenBatches(files=write_shards(tmp_path, pairs, 1), max_tokens=20, seed=1)
     message = r"a pair of 3\d tokens \(record \d+ of .*train-0.tfrecord\) does not fit .* of 20"
     with pytest.raises(UserError, match=message):
         next(batches.epoch(Position()))
-
-
-def test_odd_budget_fits_a_pair_of_the_same_length(tmp_path):
-    ids = [BOS_ID, *range(4, 37), EOS_ID]
-    batches = TokenBatches(files=write_shards(tmp_path, [(ids, ids)], 1), max_tokens=35, seed=1)
-    [batch] = batches.epoch(Position())
-    assert batch.source.tolist() == batch.target.tolist() == [ids]
 
 
 @pytest.mark.parametrize(
@@ -351,25 +312,6 @@ def test_shard_truncated_between_records_is_an_error(tmp_path, pairs):
                 list(batches.epoch(start))
 
 
-@pytest.mark.usefixtures("small_windows")
-def test_position_at_the_end_of_an_epoch_yields_no_batches(tmp_path, pairs):
-    files = write_shards(tmp_path, pairs, 3)
-    batches = TokenBatches(files=files, max_tokens=200, seed=1, records=300)
-    *_, last = batches.epoch(Position())
-    assert list(batches.epoch(last.following)) == []
-    assert next(batches.forever(last.following)).start == Position(1)
-
-
-@pytest.mark.usefixtures("small_windows")
-def test_shard_shorter_than_the_position_is_an_error(tmp_path, pairs):
-    files = write_shards(tmp_path, pairs, 1)
-    batches = TokenBatches(files=files, max_tokens=200, seed=1)
-    later = next(batch.start for batch in batches.epoch(Position()) if batch.start.window == 2)
-    files[0].write_bytes(files[0].read_bytes()[: later.offset - 1])
-    with pytest.raises(UserError, match="record 128 is truncated"):
-        list(batches.epoch(later))
-
-
 def test_missing_shard_is_reported(tmp_path, pairs):
     files = write_shards(tmp_path, pairs, 3)
     files[2].unlink()
@@ -391,15 +333,6 @@ def test_record_with_invalid_ids_is_reported(tmp_path, pairs, strange):
     batches = TokenBatches(files=files, max_tokens=200, seed=1, vocabulary_sizes=(1000, 1000))
     with pytest.raises(UserError, match=r"record 7 of .*train-0.tfrecord is not a pair of ids"):
         list(batches.epoch(Position()))
-
-
-def test_record_that_is_not_an_example_is_reported(tmp_path):
-    file = tmp_path / "train-0.tfrecord"
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        writer.write(tf.train.Example().SerializeToString())
-        writer.write(b"no example at all")
-    with pytest.raises(UserError, match=r"record 1 of .* is not a tf.train.Example"):
-        list(TokenBatches(files=[file], max_tokens=200, seed=1).epoch(Position()))
 
 
 def test_record_without_target_text_is_reported(tmp_path):

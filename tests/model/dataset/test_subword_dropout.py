@@ -45,10 +45,6 @@ def test_dropout_changes_pieces_but_not_texts(tmp_path, kind):
     assert found == segment(vocabulary, 0.3)
 
 
-def test_rate_zero_changes_nothing(vocabulary):
-    assert segment(vocabulary, 0.0) == vocabulary.encode(TEXTS)
-
-
 def test_rate_near_one_splits_into_characters(vocabulary):
     (found,) = segment(vocabulary, 1 - 1e-9, texts=["a man"])
     assert [vocabulary.piece(i) for i in found] == [
@@ -71,10 +67,6 @@ def test_texts_stay_within_the_maximum_length(vocabulary):
     found = [len(row) for row in segment(vocabulary, 0.9, longest=longest)]
     assert max(found) <= longest
     assert found != plain
-
-
-def test_texts_above_the_maximum_length_are_unchanged(vocabulary):
-    assert segment(vocabulary, 0.9, longest=1) == vocabulary.encode(TEXTS)
 
 
 def test_user_symbols_are_not_split(tmp_path):

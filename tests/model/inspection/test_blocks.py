@@ -1,6 +1,5 @@
 """Histograms of values, and histograms of lengths with common bins."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,8 +36,3 @@ def test_half_of_the_values_are_below_the_median(values):
     )
     assert below <= len(values) / 2 + 1e-9
     assert sum(histogram.trimmed().counts) == len(values)
-
-
-def test_histograms_without_values():
-    assert Histogram(unit="", edges=[0, 1], counts=[0]).trimmed().counts == [0]
-    assert Histogram.of([], edges=[0, 1], unit="").counts == pytest.approx([0])

@@ -10,16 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from tt.model.dataset.manifest import DatasetManifest, merge_sources
+from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
-from tt.model.inspection import dataset as inspected
 from tt.model.inspection.batches import lengths_in, padded_batch, padding_section, read_batches
-from tt.model.inspection.blocks import as_json
 from tt.model.inspection.dataset import (
     dataset_sections,
     read_pairs,
     rejected_blocks,
-    round_trip,
 )
 from tt.model.text.vocabulary import load_vocabularies
 
@@ -40,12 +37,6 @@ def batches(dataset):
     """All batches of one epoch."""
     manifest = DatasetManifest.load(dataset)
     return read_batches(dataset, manifest, batch_tokens=256, pairs=10**6)
-
-
-def test_sections_are_json(sections, dataset):
-    overview = as_json(sections["overview"])
-    assert overview["block"] == "section"
-    assert overview["blocks"][0]["values"]["dataset"] == str(dataset)
 
 
 def test_length_histograms_count_all_records(sections, records, batches):
@@ -109,23 +100,6 @@ def test_samples_show_records_and_their_round_trip(sections, records, dataset):
     assert records["validation"][0].texts[0] is not None
 
 
-def test_inexact_round_trip_shows_the_decoded_text(records, dataset):
-    vocabulary = load_vocabularies(dataset).source
-    ids = records["validation"][0].ids[0]
-    [decoded] = vocabulary.decode([ids])
-    assert round_trip(vocabulary, ids, f"{decoded}!")[::3] == [
-        f"{decoded}!", f"differs: {decoded}",
-    ]  # fmt: skip
-    assert round_trip(vocabulary, ids, None)[::3] == [decoded, "exact"]
-
-
-def test_unknown_parts_are_found_in_a_text(dataset):
-    vocabulary = load_vocabularies(dataset).source
-    assert vocabulary.find_unknown("你好") == ["你好"]
-    [word] = [vocabulary.piece(i) for i in [max(vocabulary.learned_pieces().values())[0]]]
-    assert vocabulary.find_unknown(word.replace("▁", "")) == []
-
-
 def test_rejected_pairs_have_examples_for_each_reason(dataset, tmp_path):
     rows = [
         {"reason": reason, "corpus": "c", "file": "f", "line": line, "source": "a", "target": "b",
@@ -146,22 +120,6 @@ def test_rejected_pairs_have_examples_for_each_reason(dataset, tmp_path):
     (tmp_path / "rejected-0.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match=r"rejected-0.parquet cannot be read: .* Copy the folder"):
         rejected_blocks(tmp_path, manifest, examples=2)
-
-
-def test_sources_with_the_same_name_are_merged():
-    part = {"name": "a", "kind": "text", "is_held_out": False, "read": 3, "kept": 2}
-    [source] = merge_sources([part, part])
-    assert (source["read"], source["kept"]) == (6, 4)
-
-
-def test_damaged_shard_is_reported(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(inspected, "LOOKED_AT", 10**6)
-    copy = tmp_path / "data"
-    shutil.copytree(dataset, copy)
-    shard = next(copy.glob("train-*.tfrecord"))
-    shard.write_bytes(shard.read_bytes()[:-3])
-    with pytest.raises(UserError, match="is truncated"):
-        dataset_sections(copy)
 
 
 def test_validation_record_that_is_not_an_example_is_reported(dataset, tmp_path):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 
-import pytest
-
-from tt.model.errors import UserError
 from tt.model.inspection.blocks import as_json
 from tt.model.inspection.model import model_sections
 from tt.model.inspection.run import RunSummary, curve_sections, read_log, run_sections
@@ -49,21 +45,6 @@ def test_model_summary_of_a_run(trained_toy):
     assert sizes["model.weights.h5"] > 4 * sections["parameters"].blocks[0].rows[-1][1]
 
 
-def test_run_with_a_damaged_config_is_refused(trained_toy, tmp_path):
-    shutil.copytree(trained_toy.run, tmp_path / "run")
-    config = tmp_path / "run/config.json"
-    values = json.loads(config.read_text())
-    values["training"]["steps"] = "many"
-    config.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"config.json is damaged \(`training.steps` must be a"):
-        run_sections(RunSummary(tmp_path / "run"))
-    config.write_text("{")
-    with pytest.raises(UserError, match=r"config.json cannot be read"):
-        RunSummary(tmp_path / "run")
-    with pytest.raises(UserError, match=r"nowhere/config.json cannot be read"):
-        RunSummary(tmp_path / "nowhere")
-
-
 def test_curves_over_minutes_exclude_pauses(trained_toy, tmp_path):
     log = tmp_path / "train.jsonl"
     write_log(
@@ -87,13 +68,3 @@ def test_curves_over_minutes_exclude_pauses(trained_toy, tmp_path):
         (5, {}),
     ]
     assert run.samples() == {("a", "b"): {10: "c"}}
-
-
-def test_missing_log_is_empty(tmp_path):
-    assert read_log(tmp_path / "missing") == []
-
-
-def test_damaged_line_is_reported(tmp_path):
-    (tmp_path / "a").write_text('{"kind": "train", "step": 1}\n{}\n')
-    with pytest.raises(UserError, match=r"line 2 of .*a is damaged"):
-        read_log(tmp_path / "a")

@@ -10,11 +10,7 @@ from numpy_transformer import NumpyTransformer
 
 from tt.model.text.vocabulary import PAD_ID
 from tt.model.transformer.attention import (
-    combine_heads,
-    look_ahead_bias,
-    padding_bias,
     scaled_dot_product_attention,
-    split_heads,
 )
 from tt.model.transformer.layers import Dropout, LayerNorm, no_noise, sinusoidal_positions
 from tt.model.transformer.transformer import Transformer, dtype_policy
@@ -68,27 +64,6 @@ def test_forward_pass_equals_numpy(fields):
             np.testing.assert_allclose(weights.numpy(), wanted, rtol=0, atol=1e-5)
 
 
-def test_attention_matches_a_hand_computed_case():
-    # K = 4, so the logits are divided by 2: [0, 2 ln 3 / 2]. The weights of the values 0 and 4 are
-    # therefore 1/4 and 3/4.
-    queries = tf.constant([[[[1.0, 0, 0, 0]]]])
-    keys = tf.constant([[[[0.0, 0, 0, 0], [2 * np.log(3.0), 0, 0, 0]]]])
-    values = tf.constant([[[[0.0, 0, 0, 0], [4.0, 4, 4, 4]]]])
-    attended, weights = scaled_dot_product_attention(queries, keys, values, None, lambda x: x)
-    np.testing.assert_allclose(weights.numpy().ravel(), [0.25, 0.75], atol=1e-6)
-    np.testing.assert_allclose(attended.numpy().ravel(), [3, 3, 3, 3], atol=1e-6)
-
-
-def test_biases_hide_padding_and_the_future():
-    hidden = padding_bias(tf.constant([[2, 9, 3, 0], [2, 3, 0, 0]])).numpy() < 0
-    assert hidden.shape == (2, 1, 1, 4)
-    assert hidden[:, 0, 0].tolist() == [[False, False, False, True], [False, False, True, True]]
-    hidden = look_ahead_bias(tf.constant(3)).numpy() < 0
-    assert hidden[0, 0].tolist() == [
-        [False, True, True], [False, False, True], [False, False, False],
-    ]  # fmt: skip
-
-
 def test_positions_match_section_3_5():
     rows = sinusoidal_positions(tf.constant(50), 8).numpy()
     assert rows.shape == (50, 8)
@@ -97,17 +72,6 @@ def test_positions_match_section_3_5():
             angle = position / 10000 ** (2 * i / 8)
             assert rows[position, i] == pytest.approx(np.sin(angle), abs=1e-6)
             assert rows[position, 4 + i] == pytest.approx(np.cos(angle), abs=1e-6)
-
-
-def test_split_and_combine_heads():
-    x = np.arange(2 * 3 * 8, dtype=np.float32).reshape(2, 3, 8)
-    (heads,) = split_heads(tf.constant(x), 4)
-    assert heads.shape == (2, 4, 3, 2)
-    assert heads[1, 2, 0].numpy().tolist() == x[1, 0, 4:6].tolist()
-    np.testing.assert_array_equal(combine_heads(heads).numpy(), x)
-    first, second = split_heads(tf.constant(x), 2, parts=2)
-    assert first[0, 1, 2].numpy().tolist() == x[0, 2, 2:4].tolist()
-    assert second[0, 1, 2].numpy().tolist() == x[0, 2, 6:8].tolist()
 
 
 def test_output_does_not_depend_on_later_targets():
@@ -237,11 +201,6 @@ def test_dropout_keeps_the_mean_at_all_rates(monkeypatch, dtype):
         assert ones.numpy().astype(np.float64).mean() == pytest.approx(1, rel=2e-4)
 
 
-def test_dropout_rate_of_zero_returns_its_argument():
-    x = tf.ones([3])
-    assert Dropout(tf.constant([1, 2])).at(0.0)(x) is x
-
-
 def test_dropout_changes_training_only():
     model = make_model()
     source, target = tf.constant(random_ids([6])), tf.constant(random_ids([5], seed=3))
@@ -292,17 +251,6 @@ def test_pre_norm_normalizes_the_output_of_each_side():
     before, after = make_model(norm="post"), make_model(norm="pre")
     assert after.count_params() == before.count_params() + 2 * 2 * 32
     assert (before.encoder_norm, before.decoder_norm) == (None, None)
-
-
-def test_number_of_parameters():
-    # There is one tied table. In each layer, attention has 4 D D parameters, the feed-forward layer
-    # 2 D F + D + F, and a norm 2 D. Decoder layers have a second attention and a third norm.
-    model = make_model()
-    width, inner, size = 32, 48, SIZE
-    attention, norm = 4 * width * width, 2 * width
-    feed_forward = 2 * width * inner + width + inner
-    encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
-    assert model.count_params() == size * width + 2 * (encoder + decoder)
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.float16])
