@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-
 import pytest
 from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, WorkerOptions
 
@@ -60,25 +58,6 @@ def test_the_job_gets_a_name_and_labels():
     google = settings(DATAFLOW, GoogleCloudOptions, job="preprocess", shares_model=False)
     assert google.job_name.startswith("tt-preprocess-")
     assert google.labels == ["tt-job=preprocess", "tt-version=0_1_0"]
-
-
-@pytest.mark.parametrize(
-    ("version", "label"),
-    [
-        ("0.1.0+local", "0_1_0_local"),
-        (None, "not_installed"),
-        ("1.0+" + 80 * "A", "1_0_" + 59 * "a"),
-    ],
-)
-def test_any_version_becomes_a_valid_label(monkeypatch, version, label):
-    def find_version(name):
-        if version is None:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return version
-
-    monkeypatch.setattr(importlib.metadata, "version", find_version)
-    google = settings(DATAFLOW, GoogleCloudOptions, job="preprocess", shares_model=False)
-    assert google.labels[1] == f"tt-version={label}"
 
 
 def test_given_flags_are_kept():

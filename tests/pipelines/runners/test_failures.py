@@ -13,7 +13,14 @@ from apache_beam.io.aws.clients.s3.messages import S3ClientError
 from apache_beam.runners.portability import portable_runner
 from command_line import TEXTS, last_error, run, write_corpus
 
-from tt.model.errors import BadFileError, ServiceError
+from tt.model.errors import (
+    BadFileError,
+    DiskFullError,
+    NoAccessError,
+    NotFiniteError,
+    ServiceError,
+    UserError,
+)
 from tt.pipelines.runners.failures import explain, explain_failure, find_user_error
 from tt.pipelines.runners.runner import make_pipeline
 
@@ -125,18 +132,18 @@ def test_services_are_recognized_by_the_type_of_their_errors(error, service, rea
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
-def test_refused_jobs_give_a_one_line_error(folder, capsys, monkeypatch, command, trained_toy):
+def test_refused_jobs_give_a_one_line_error(folder, capsys, monkeypatch, command, random_model):
     pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
     arguments = {
         "preprocess": TEXTS,
-        "translate-batch": ("in.parquet", "--model", trained_toy.run),
+        "translate-batch": ("in.parquet", "--model", random_model),
     }[command]
     beam = ("--", "--runner=PortableRunner", "--environment_type=LOOPBACK")
+    known, service, reason = SERVICES[0]
     for error, line in (
         (NotImplementedError("no such\nstep"), "PortableRunner did not accept the job (step). Run "
          "the same command with -v for details"),
-        *((error, f"{service} cannot be used ({reason}). {REMEDY}")
-          for error, service, reason in SERVICES),
+        (known, f"{service} cannot be used ({reason}). {REMEDY}"),
     ):  # fmt: skip
 
         def fail(*_, error=error, **__):
@@ -152,7 +159,7 @@ def test_unknown_errors_keep_their_traceback(folder, monkeypatch):
         raise error
 
     monkeypatch.setattr("tt.pipelines.jobs.running.run_pipeline", fail)
-    for error in (KeyError("x"), NotImplementedError("a bug of ours"), OSError(5, "disk")):
+    for error in (KeyError("x"), OSError(5, "disk")):
         with pytest.raises(type(error)) as caught:
             run("preprocess", *TEXTS)
         assert caught.value is error
@@ -167,6 +174,17 @@ def test_failed_jobs_are_explained_but_bugs_are_not():
         "'model'). Run the same command with -v for details"
     )
     assert explain_failure(KeyError("x"), runner="FlinkRunner", is_taken=True) is None
+
+
+def test_user_errors_are_found_inside_other_errors():
+    trace = "Traceback ...\nmodel.errors.{}: why [while running 'Translate-ptransform-1']\n"
+    for kind in (UserError, DiskFullError, NoAccessError, NotFiniteError, ServiceError):
+        found = find_user_error(RuntimeError(trace.format(kind.__name__)))
+        assert (type(found), str(found)) == (kind, "why")
+    inner = ValueError("outer")
+    inner.__cause__ = UserError("inside")
+    assert str(find_user_error(inner)) == "inside"
+    assert find_user_error(RuntimeError("ValueError: something else")) is None
 
 
 def test_user_errors_of_modules_that_are_imported_later_are_recognized():

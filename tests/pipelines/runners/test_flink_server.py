@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from commands import Child
 
 from tt.model.errors import UserError
 from tt.pipelines.runners.flink_server import job_server
@@ -77,23 +77,22 @@ def test_a_given_job_service_is_used(java):
     assert given.view_as(PortableOptions).job_endpoint == "host:1"
 
 
+def serve(java):
+    with job_server(options(java)):
+        java.with_name("up").touch()
+        time.sleep(600)
+
+
 @pytest.mark.slow
 def test_a_server_ends_when_its_parent_is_killed(java):
-    program = (
-        "import sys, time\n"
-        "from apache_beam.options.pipeline_options import PipelineOptions\n"
-        "from tt.pipelines.runners.flink_server import job_server\n"
-        "with job_server(PipelineOptions(sys.argv[1:])):\n"
-        "    print('up', flush=True)\n"
-        "    time.sleep(600)\n"
-    )
-    arguments = [f"--job_server_java_launcher={java}", "--flink_master=host:8081",
-                 f"--flink_job_server_jar={java.parent / 'server.jar'}"]  # fmt: skip
-    command = [sys.executable, "-c", program, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
-        assert starter.stdout.readline() == "up\n"
-        process = int(java.with_name("java.pid").read_text())
-        starter.send_signal(signal.SIGKILL)
+    starter = Child(serve, java)
+    end = time.monotonic() + 60
+    while not java.with_name("up").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process = int(java.with_name("java.pid").read_text())
+    os.kill(starter.pid, signal.SIGKILL)
+    starter.wait()
     wait_for_end(process)
 
 

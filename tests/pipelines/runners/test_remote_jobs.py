@@ -38,10 +38,10 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
-def test_ctrl_c_cancels_the_job(folder, capsys, command, trained_toy):
+def test_ctrl_c_cancels_the_job(folder, capsys, command, random_model):
     arguments = {
         "preprocess": TEXTS,
-        "translate-batch": ("in.parquet", "--model", trained_toy.run),
+        "translate-batch": ("in.parquet", "--model", random_model),
     }[command]
     assert run(command, *arguments, *HELD) == 130
     lines = capsys.readouterr().err.splitlines()
