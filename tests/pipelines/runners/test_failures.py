@@ -37,15 +37,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("runner", ["flink", "spark"])
-def test_a_runner_without_its_jar_gives_the_reason(folder, capsys, runner):
-    name, option = f"{runner.title()}Runner", f"--{runner}_job_server_jar"
-    beam = ("--", f"--runner={name}", "--environment_type=LOOPBACK")
-    beam = (*beam, f"--jar_cache_dir={folder}/jars", f"{option}={NOWHERE}")
+def test_a_runner_without_its_jar_gives_the_reason(folder, capsys):
+    beam = ("--", "--runner=FlinkRunner", "--environment_type=LOOPBACK")
+    beam = (*beam, f"--jar_cache_dir={folder}/jars", f"--flink_job_server_jar={NOWHERE}")
     assert run("preprocess", *TEXTS, *beam) == 2
     line = last_error(capsys)
-    begin = f"tt: error: {name} did not accept the job (Unable to fetch remote job "
-    assert line.startswith(begin)
+    assert line.startswith(
+        "tt: error: FlinkRunner did not accept the job (Unable to fetch remote job "
+    )
     assert "Connection refused" in line
     assert not (folder / "dataset").exists(), "no folder blocks the corrected command"
     assert run("preprocess", "--verbose", *TEXTS, *beam) == 2
