@@ -14,7 +14,7 @@ FRENCH = "Les deux hommes sont dehors près des buissons et ils parlent avec les
 # Each line has the first of its reasons, in the order of the documentation.
 LINES = [
     (b"source\ttarget", "header"),
-    (b"only \xff one column", "malformed"),
+    (b"only \xff one column &amp;", "malformed"),
     (b"caf\xe9\t", "invalid_utf8"),
     ("⟦3⟧ a text\t".encode(), "stray_placeholder"),
     (b"\t" + b"lang " * 2000, "empty_source"),
@@ -22,8 +22,8 @@ LINES = [
     (b"12 34\t12 34", "identical"),
     ("Das GerÃ¤t\t12 34".encode(), "too_few_letters"),
     ("Das GerÃ¤t ist neu und gar nicht alt.\tEin Satz.".encode(), "mojibake"),
-    (f"{FRENCH}\t{GERMAN[0]}".encode(), "wrong_language_source"),
-    (f"{ENGLISH[0] * 20}\t{GERMAN[0]}".encode(), "too_long"),
+    (f"{FRENCH} &amp; il parle.\t{GERMAN[0]}".encode(), "wrong_language_source"),
+    (f"{HELD_OUT[2][0]}\t{GERMAN[0] * 20}".encode(), "too_long"),
     *[("\t".join(HELD_OUT[0]).encode(), "held_out_pair")] * 2,
     (f"{HELD_OUT[1][0]}\tDas ist ein ganz anderer Satz.".encode(), "held_out_source"),
     ("\t".join(EXCLUDED).encode(), "held_out_source"),
@@ -66,6 +66,7 @@ def test_every_line_is_kept_or_rejected_with_its_first_reason(folder):
     assert counts == [(len(LINES), len(TRAIN)), (110, 110 - len(web)), (5, 5)]
     assert 10 < len(web) < 100
     assert sum(manifest["sources"][0]["rejected"].values()) == len(reasons)
+    assert manifest["sources"][0]["decoded"] == 0, "entities of rejected lines do not count"
 
 
 def test_rejected_lines_have_their_texts_and_their_places(folder):
@@ -76,7 +77,7 @@ def test_rejected_lines_have_their_texts_and_their_places(folder):
         "survivor_file", "survivor_line",
     ]  # fmt: skip
     assert {row["file"] for row in rows.values()} == {f"{folder}/messy.tsv"}
-    assert (rows[2]["source"], rows[3]["source"]) == ("only \ufffd one column", "caf\ufffd")
+    assert (rows[2]["source"], rows[3]["source"]) == ("only \ufffd one column &amp;", "caf\ufffd")
     assert (rows[7]["source"], rows[7]["target"]) == ("12 34", "12 34")
     duplicate = rows[len(LINES)]
     place = (duplicate["survivor_corpus"], duplicate["survivor_line"])

@@ -124,11 +124,6 @@ def test_symbol_that_no_text_can_contain_is_an_error():
     options("x", user_symbols=("<2de>",), normalization=lowercase)
 
 
-def test_corpus_in_the_output_folder_is_an_error(tmp_path, corpus):
-    with pytest.raises(UserError, match=r"contains other files \(corpus\."):
-        preprocess(sources=[corpus], options=options(Path(corpus.source_path).parent))
-
-
 def test_output_folder_with_special_characters(tmp_path, corpus):
     output = tmp_path / "what[1]* or?"
     with pytest.raises(UserError, match="the texts allow at most"):

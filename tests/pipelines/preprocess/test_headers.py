@@ -44,9 +44,7 @@ def test_no_pair_of_real_corpora_is_a_header(shared_data):
     """Each line is tested as if it were the first one."""
     tested = 0
     for folder, source, target in (
-        ("multi30k/train", "en", "de"), ("multi30k/train", "en", "fr"),
-        ("tatoeba_de_en/train", "de", "en"), ("tatoeba_zh_en/train", "zh", "en"),
-        ("ted_ru_en/train_not_ted", "ru", "en"), ("news_zh_en/train", "zh", "en"),
+        ("tatoeba_de_en/train", "de", "en"), ("news_zh_en/train", "zh", "en"),
     ):  # fmt: skip
         sides = [
             gzip.decompress((shared_data / f"{folder}.{code}.gz").read_bytes()).decode().split("\n")
@@ -56,7 +54,7 @@ def test_no_pair_of_real_corpora_is_a_header(shared_data):
             tested += 1
             for languages in ((source, target), ()):
                 assert not is_header(*cells, languages=languages), cells
-    assert tested > 100_000
+    assert tested > 20_000
 
 
 def test_header_is_rejected_with_its_place(tmp_path):

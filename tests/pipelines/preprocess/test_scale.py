@@ -91,6 +91,18 @@ def test_vocabulary_of_many_units_is_the_same(tmp_path, monkeypatch, corpus):
     assert few == many
 
 
+@pytest.mark.parametrize(
+    ("text_bytes", "pairs"),
+    [
+        (1 << 20, 16_384),
+        (20 << 30, 214_749),  # 1,000 units
+        (10 << 40, 1_048_576),
+    ],
+)
+def test_units_grow_with_the_input_up_to_a_limit(text_bytes, pairs):
+    assert preprocess_sizes.unit_pairs_of(text_bytes) == pairs
+
+
 def test_size_of_the_pipeline_does_not_depend_on_the_number_of_files(tmp_path, corpus):
     """The pipeline with 100,000 sources is built but not run."""
     sizes = []

@@ -71,17 +71,6 @@ def test_shared_tokens_become_placeholders(source, target, expected):
     assert found.placeholders == found.source.count("⟦")
 
 
-def test_spans_and_tokens_are_numbered_together():
-    pair = replace_shared_spans(
-        "Tom has {x} and http://a.de/Bob now, Bob", "Now {x} has Tom, Bob", protection=Protection()
-    )
-    assert pair[:2] == ("Tom has ⟦1⟧ and http://a.de/Bob now, Bob", "Now ⟦1⟧ has Tom, Bob")
-    # "http://a.de/Bob" is one token, and a token of a protected span is not replaced.
-    assert replace(*pair[:2]) == (
-        "⟦1⟧ has ⟦2⟧ and http://a.de/Bob now, ⟦3⟧", "Now ⟦2⟧ has ⟦1⟧, ⟦3⟧", 3,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("text", ["<b>Tom</b>", "5 km", "5%", "`Tom`", "⟦1⟧"])
 def test_tokens_that_overlap_or_touch_spans_are_kept(text):
     """A translation keeps these tokens as parts of the spans."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tt.model.dataset.manifest import TRAIN
+from tt.pipelines.preprocess import spills
 from tt.pipelines.preprocess.spills import (
     HEADER,
     Batch,
@@ -132,6 +133,12 @@ def test_neighboring_buckets_are_read_together_within_the_memory_limit(
     assert sum(size for _, size in asked) == wanted == 5 * 16 * (HEADER.itemsize + 50)
     records = [merge_bucket(batches, deduplicate=False).batch.records for batches in found]
     assert [len(bucket) for bucket in records] == [10] * 8
+
+
+def test_footer_that_is_longer_than_the_first_read(tmp_path, monkeypatch):
+    region = spill(tmp_path, 0, range(9), buckets=3)
+    monkeypatch.setattr(spills, "_TAIL_BYTES", 20)
+    assert find_spill(region.path) == ([((TRAIN, 0), region)], {}, {})
 
 
 def test_records_with_half_of_a_digest_in_common_are_not_duplicates():

@@ -77,20 +77,6 @@ def test_dataset_fits_the_model(model, tmp_path):
     assert DatasetManifest.load(folder).splits["train"].records > 150
 
 
-def test_vocab_of_equals_giving_the_files_and_options(model, tmp_path):
-    named = request_with(model, tmp_path).plan().plan
-    job = request_with(model, tmp_path, normalization=LOWER, source_language="fr")
-    assert job.plan().plan.options.source_language == "fr"
-    vocabularies = load_vocabularies(model / "model")
-    by_hand = options(
-        tmp_path / "dataset", vocabulary_size=None, normalization=LOWER, protect_regex=OWN,
-        vocabulary=tuple(str(model / "model" / name) for name in vocabularies.files[1:]),
-        source_language="en", target_language="de",
-    )  # fmt: skip
-    again = PreprocessRequest(corpora=job.corpora, options=by_hand).plan()
-    assert again.plan.fingerprint == named.fingerprint
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -266,14 +266,3 @@ def test_pieces_of_a_sentence_in_capitals_are_in_lower_case(capitals):
     assert cell.flags == ("pieces",)
     expected = capitals.replace("THE DOG", "EL PERRO").replace("RUNS", "CORRE")
     assert cell.translation == expected.replace("HERE", "AQUÍ")
-
-
-@pytest.mark.parametrize(
-    ("text", "translation"),
-    [
-        ("She and Mary see Anna in a car.", "Ella y Mary vea Anna en un coche."),
-        ("you see Anna, Mary and a dog.", "Usted vea Anna, Mary y un perro."),
-    ],
-)
-def test_ordinary_sentence_with_names_is_no_title(text, translation):
-    assert translate(text).translation == translation

@@ -8,6 +8,7 @@ import pytest
 from dictionary import Dictionary
 
 from tt.model.errors import UserError
+from tt.pipelines.texts.languages import compare_language
 from tt.pipelines.texts.limits import DEFAULT_FLAGS, FLAGS, Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
@@ -80,6 +81,11 @@ def test_options_without_effect_are_refused():
             TextOptions(on_wrong_language="flag", flags=flags)
     with pytest.raises(UserError, match="contradict each other"):
         TextOptions(on_wrong_language="copy", on_flag="null")
+
+
+def test_addresses_do_not_hide_the_language_of_texts_without_spaces():
+    text = "这是一个关于公司产品的长句子，请访问http://a.cn/x了解更多信息，谢谢您的支持和关注。"
+    assert compare_language(text, code="en") == "other"
 
 
 def test_flagged_texts_in_other_languages_can_be_left_out():

@@ -50,6 +50,13 @@ SAME = [
     ("the season 1999-2000", "die Saison 1999-00"),
     ("£360 million", "360 £ Millionen"),
     ("£2bn a year", "zwei Mrd. £ pro Jahr"),
+    ("District 22", "XXII. Bezirk"),
+    ("It takes 30 minutes.", "Es dauert eine halbe Stunde."),
+    ("at 12:45", "um Viertel vor eins"),
+    ("80, 000 crowns", "80000 Kronen"),
+    ("the 1760s", "die 60er Jahre"),
+    ("60 milliards euros", "60 Milliarden Euro"),
+    ("for nearly 10 years", "seit fast einem Jahrzehnt"),
 ]
 OTHER = [
     ("a man with number 480 .", "ein mann mit nummer 488 ."),
@@ -67,6 +74,10 @@ OTHER = [
     ("20 million people", "2020 Menschen"),
     ("on 11/22/24", "am 22.11.1824"),
     ("It cost 50 million in 1990.", "Es kostete 50 Mio."),
+    ("He is here.", "Er ist hier 5."),
+    ("in 2017", "im Jahr 017"),
+    ("10 million euros, not more", "0 Millionen Euro"),
+    ("19 dogs", "1919 Hunde"),
 ]
 CHINESE = [
     ("200亿美元", "$20 billion", True),

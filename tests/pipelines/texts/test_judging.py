@@ -30,6 +30,8 @@ LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, lea
         ("Er lacht hahahahahahaha", "He laughs"),
         ("Das ist sooooooooo gut", "That is good"),
         ("你好，你好，你好，你好，你好，你好", "Hello"),
+        ("Der Mann geht in das Haus. Der Mann geht in das Haus.", "The man goes into the house."),
+        ("他说他说他说他说他说他说", "He said"),
     ],
 )
 def test_loops_of_words_or_letters(text, source):

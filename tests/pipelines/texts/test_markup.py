@@ -59,6 +59,8 @@ def marks_of(text, format):  # noqa: A002
         ("One<p>two</p> *three*", ["One", "two", "*three*"]),
         ("<script>\none\n\ntwo\n</script>\nThree", ["Three"]),
         ("`code`\n\n![](u)\n\n:-)", []),
+        ("+++\ntitle = 'x'\n+++\nOne", ["One"]),
+        ("| a | `b|c` |\n| d | e |", ["a", "d", "e"]),
     ],
 )  # fmt: skip
 def test_regions_of_markdown(text, regions):
@@ -91,6 +93,8 @@ def test_regions_of_markdown(text, regions):
             ("VOID", "<!-- b -->"), ("OPEN", "&lt;b&gt;"), ("CLOSE", "&lt;/b&gt;")]),
         ("a\0*b*\r\n> c\r\n> *d*", [
             ("OPEN", "*"), ("CLOSE", "*"), ("SPACE", "\r\n> "), ("OPEN", "*"), ("CLOSE", "*")]),
+        ("a ![b *c*](u) d", [("OPEN", "!["), ("OPEN", "*"), ("CLOSE", "*"), ("CLOSE", "](u)")]),
+        ("a <https://u.org> <x@y.org>", [("CODE", "<https://u.org>"), ("CODE", "<x@y.org>")]),
     ],
 )  # fmt: skip
 def test_marks_of_markdown(text, marks):
@@ -109,6 +113,10 @@ def test_marks_of_markdown(text, marks):
         ("<p>&nbsp;</p><p>-</p><p><code>x</code></p>", []),
         ("if a < b and c > d", ["if a < b and c > d"]),
         ("<p <b>One</b>", ["<p <b>One</b>"]),
+        ("<SCRIPT>one</SCRIPT >Two<pre>three", ["Two"]),
+        ("<p class='a notranslate'>One</p>Two", ["Two"]),
+        ("<p data-x='a > b'>One</p>", ["One"]),
+        ("One <!-- two", ["One"]),
     ],
 )  # fmt: skip
 def test_regions_of_html(text, regions):
@@ -150,11 +158,11 @@ def test_attributes_of_blocks_and_lone_images_are_regions():
 
 @pytest.mark.parametrize(
     "text",
-    ["# A title", "```\na\n```", "| a | b |\n|---|---|",
-     "[x](y)", "a **b c** d", "see `x = 1`.",
-     "- a red ball", "- [ ] task", "1. x\n2. y", "> quoted text",
-     "a ~~b~~ c", "a *word* b", "Title\n=====\n", "这是**重点**内容",
-     "<b>a</b> [x](y)", "[a]: https://u.org\n\n[a]",
+    ["# A title", "## x\ntext", "```\na\n```", "a\n~~~\n", "| a | b |\n|---|---|", "a | b\n-|-",
+     "| dog | a brown dog runs |", "[x](y)", "![x](y.png)", "a **b c** d", "see `x = 1`.",
+     "- a red ball", "* x", "+ x", "- [ ] task", "1. x\n2. y", "> quoted text", "> \"Quoted\"",
+     "a ~~b~~ c", "a *word* b", "an _old word_.", "Title\n=====\n", "这是**重点**内容",
+     "<b>a</b> [x](y)", "- <b>a</b>", "# a\n<p>b", "[a]: https://u.org\n\n[a]",
      "---\ntitle: x\n---\ntext"],
 )  # fmt: skip
 def test_markdown_is_detected(text):
@@ -163,11 +171,11 @@ def test_markdown_is_detected(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["<b>a</b>", "a<br>b", "<P CLASS='x'>a",
+    ["<b>a</b>", "a<br>b", "a<br/>b", "<p>a", "<P CLASS='x'>a", "a <a href=\"u\">b</a>",
      "<!-- a -->b",
-     "<!DOCTYPE html>\n- a", "&lt;b&gt;a&lt;/b&gt;",
+     "<!DOCTYPE html>\n- a", "<html>\n# a", "&lt;b&gt;a&lt;/b&gt;", "a &lt;br/&gt; b",
      "**a** <i>b</i>",
-     "<script>\n * a\n # b\n</script><p>c", ],
+     "<script>\n * a\n # b\n</script><p>c", "<address class='x'>a", "<code>a</code>"],
 )  # fmt: skip
 def test_html_is_detected(text):
     assert detect_format(text) == HTML
@@ -175,13 +183,14 @@ def test_html_is_detected(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "A sentence.", "if a <b then c> d", "Enter <address> here",
+    ["", "A sentence.", "Two\nlines", "if a <b then c> d", "<name>", "Enter <address> here",
      "a < b > c",
-     "5 * 3 * 2", "snake_case_name",
-     "#1 in the list", "- 5 °C", "> 5 kg",
-     "a - b", "price* and cost*", "a[0] (x)",
-     "__init__", "--- a ---", "[Ann]: Hello",
-     ],
+     "AT&T & co", "5 * 3 * 2", "2**3**4", "snake_case_name", "_private and _other",
+     "#1 in the list", "#hashtag", "- 5 °C", "-5", "1990. I was born", "3. Oktober 1990", "> 5 kg",
+     "> = 5", "a - b", "price* and cost*", "don`t and won`t", "|x| + |y|", "a[0] (x)", "[sic]",
+     "<3",
+     "a || b", "~5", "5 ~~ 6", "__init__", "--- a ---", "Yours\n--\nAnn", "[Ann]: Hello", "*",
+     "* * *"],
 )  # fmt: skip
 def test_plain_text_is_detected(text):
     assert detect_format(text) == PLAIN

@@ -209,18 +209,6 @@ def test_letters_of_a_translation_do_not_touch_spans(source, translation, expect
     assert unmask(spans[1], Masked(spans[0], exact=("$5",))) == (expected, True)
 
 
-def test_spaces_are_added_next_to_spans_if_the_source_has_none():
-    class Wordy(Reverser):
-        def translate_ids(self, source_ids):
-            found, work = super().translate_ids(source_ids)
-            return [Translation((Hypothesis("word", -1),)) for _ in found], work
-
-    [cell] = translate(["请在{date}前{a}完成{b}工作😀"], Wordy()).translations
-    assert cell.translation == "word {date} word {a} word {b} word 😀"
-    [cell] = translate(["<b>你好。</b>"], Wordy()).translations
-    assert cell.translation == "<b>word</b>"
-
-
 _SPANS = ("{x}", "%s", "$VAR", "<b>", "</b>", "&amp;", "12345", "5 km", "www.a.com/b?c", "a@b.de",
           "`c d`", "😀", ":ok:", "⟦1⟧", "$5.20")  # fmt: skip
 

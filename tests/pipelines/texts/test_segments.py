@@ -181,6 +181,11 @@ def test_marks_of_headings_and_quotations_are_cut_off():
         ("> = 5 kg", ["> = 5 kg"]),
         ("#hashtag", ["#hashtag"]),
         ("**Bold** text", ["**Bold** text"]),
+        ("-3 °C", ["-3 °C"]),
+        (">5 kg", [">5 kg"]),
+        ("--", ["--"]),
+        ("a > b", ["a > b"]),
+        ("+ / - 3 °C", ["+ / - 3 °C"]),
     ],
 )
 def test_marks_at_the_start_of_a_line(text, pieces):

@@ -221,6 +221,8 @@ def test_lines_of_a_copy_break_at_the_same_places(mark):
          "<p>El hombre&nbsp;lee y el perro corre a&nbsp;el casa y aquí</p>"),
         ("<p>The &rsquo;dog&#8217; runs</p>", "<p>El &#8217;perro&#8217; corre</p>"),
         ('<p title="The &quot;dog&quot;">x</p>', '<p title="El &quot;perro&quot;">X</p>'),
+        ("<p>The dog&nbsp;runs</p>", "<p>El perro&nbsp;corre</p>"),
+        ("<p>page&nbsp;5.</p>", "<p>Página&nbsp;5.</p>"),
     ],
 )  # fmt: skip
 def test_html(text, translation, placeholders):

@@ -132,6 +132,12 @@ def test_script_of_the_target_may_spell_out_brands():
     assert made.flags == ("symbols",)
 
 
+def test_capitals_inside_an_irish_word_are_no_identifier():
+    limits = Limits(source_language="ga", target_language="en", target_script="Latin")
+    [made] = translate(["Tá an tAcht i bhFeidhm."], Fixed("The Act is in force."), limits=limits)
+    assert made.flags == ()
+
+
 def test_lost_character_that_the_vocabulary_lacks_is_flagged():
     texts = ["I like the word 犬 a lot.", "I like the word ř a lot.", "I like the word s a lot."]
     found = translate(texts, Fixed(unknown="犬ř"), flags=("symbols",))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.errors import UserError
-from tt.model.text.vocabulary import UNK_ID, UnknownParts
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.planning import call_on_parts
 from tt.pipelines.texts.translating import STATUSES, TranslatedText, translate_texts
@@ -144,23 +143,6 @@ def test_best_translation_combines_the_best_of_each_sentence():
     [cell] = translate(["Ab. Cdef."], ByLength(n_best=2)).translations
     assert [each.score for each in cell.n_best] == [-8, -1.0]
     assert cell.translation == ".bA .fedC"
-
-
-def test_copied_pieces_are_neither_cut_nor_unknown():
-    [rule] = translate(["Ab.\n" + "- " * 300], max_source_tokens=20).translations
-    assert (rule.translation, rule.status) == (".bA\n" + "- " * 300, "ok")
-
-    class WithoutNotes(Reverser):
-        def count_unknown(self, text):
-            found = sum(text.count(each) for each in "♫")
-            return UnknownParts(found, len(text), found, len(text))
-
-        def encode(self, texts):
-            return [[BOS, *(UNK_ID if each == "♫" else ord(each) for each in text.strip()), EOS]
-                    for text in texts]  # fmt: skip
-
-    [cell] = translate(["♫♫♫♫♫♫\nHi ♫ all."], WithoutNotes()).translations
-    assert cell.status == "ok"
 
 
 # --- cells without text to translate, and incomplete translations ------------------------------
