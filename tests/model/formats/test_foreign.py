@@ -83,20 +83,6 @@ def test_beams_contain_the_best_hypothesis_of_ctranslate2(layouts, name):
     assert equal >= 0.9 * whole
 
 
-@pytest.mark.parametrize("name", ["nllb", "mbart-25", "argos"])
-def test_scores_without_repetitions_do_not_count_the_prefix(layouts, name):
-    layout = layouts[name]
-    translator = load(layout, Decoding(beam_size=1, no_repeat_ngram_size=50))
-    expected = layout.bare(TEXTS, max_decoding_length=400)
-    compared = 0
-    for translation, (_, wanted, score) in zip(translate(translator), expected, strict=True):
-        best = translation.hypotheses[0]  # scored again by `score_batch`
-        if best.is_complete and best.text == wanted:
-            compared += 1
-            assert best.score == pytest.approx(score, abs=1e-3)
-    assert compared > 10
-
-
 def test_special_tokens_are_not_part_of_texts(layouts):
     tokens = load(layouts["nllb"]).tokens
     row = ["<s>", "fra_Latn", "\u2581a", "<pad>", "</s>", "<mask>", "spa_Latn"]
@@ -167,19 +153,6 @@ def test_find_token_distinguishes_members_of_a_macrolanguage():
         find_token("no", languages=languages, field="x")
 
 
-def test_function_between_changes_the_language_tokens(layouts):
-    layout = layouts["nllb"]
-    translator = load(layout)
-    french = between(translator, source="eng_Latn", target="fra_Latn")
-    assert french.tokens.target_prefix == ["fra_Latn"]
-    assert translator.tokens.target_prefix == ["spa_Latn"]
-    assert translate(french)[0] != translate(translator)[0]
-    expected = dataclasses.replace(layout, prefix=("fra_Latn",)).bare(TEXTS)
-    for found, (tokens, _, _) in zip(translate(french), expected, strict=True):
-        best = found.hypotheses[0]
-        assert best.text == layout.text(tokens[: best.tokens - 1])
-
-
 def test_languages_come_from_folder_names_and_packages(layouts, tmp_path):
     data = load_about(layouts["opus-mt-en-es"].folder).data
     assert (data.source_language, data.target_language) == ("en", "es")
@@ -224,7 +197,7 @@ def test_damaged_package_is_an_error(tmp_path, monkeypatch, content, message):
 # -------------------------------------------------------------------------------- imports
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", ["opus-mt-en-roa", "mbart-25", "argos"])
 def test_import_translates_like_the_original_folder(layouts, name, tmp_path):
     layout = layouts[name]
     ImportRequest(format="ctranslate2", model=str(layout.folder), output=f"{tmp_path}/M").write()
@@ -303,18 +276,6 @@ def test_import_with_a_language_that_the_model_lacks_is_refused(layouts, tmp_pat
     ImportRequest(model=named, **asked, source_language="en-GB", target_language="spa").write()
 
 
-def test_import_accepts_members_of_the_same_macrolanguage(layouts, tmp_path):
-    for of_model, given in (("no", "nb"), ("nn", "no"), ("zh", "yue")):
-        model = tmp_path / f"opus-mt-en-{of_model}"
-        shutil.copytree(layouts["opus-mt-en-es"].folder, model)
-        output = tmp_path / f"{of_model}-{given}"
-        asked = ImportRequest(
-            format="ctranslate2", model=str(model), output=str(output), target_language=given
-        )
-        asked.write()
-        assert load_about(output).data.target_language == given
-
-
 # ------------------------------------------------------------------------------- bad input
 
 
@@ -343,39 +304,40 @@ def test_sentencepiece_model_of_another_model_is_refused(tmp_path):
         load(layout)
 
 
-def test_vocabulary_of_another_size_is_refused(tmp_path):
-    layout = marian(tmp_path / "m")
-    path = tmp_path / "m/source_vocabulary.json"
-    path.write_text(json.dumps(json.loads(path.read_text())[:-3]))
-    with pytest.raises(UserError, match=r"of .* has 236 tokens, but its model\.bin has 239"):
-        open_foreign(layout.folder).check()
+def edit(name, change):
+    """Return a function that changes the content of a file in a folder."""
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
 
 
-@pytest.mark.parametrize("cut", [3, 200, 20_000])
-def test_truncated_model_is_refused(tmp_path, cut):
-    marian(tmp_path / "m")
-    path = tmp_path / "m/model.bin"
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(UserError, match="is truncated, or not a CTranslate2 model"):
+DAMAGES = {
+    "another size": (
+        edit("source_vocabulary.json", lambda text: json.dumps(json.loads(text)[:-3]).encode()),
+        r"of .* has 236 tokens, but its model\.bin has 239",
+    ),
+    "truncated": (
+        edit("model.bin", lambda content: content[:20_000]),
+        "is truncated, or not a CTr",
+    ),
+    "no translation model": (
+        edit("model.bin", lambda c: c.replace(b"TransformerSpec\0", b"WhisperSpecAsIs\0")),
+        "is a CTranslate2 model of type WhisperSpecAsIs",
+    ),
+    "no start token": (
+        edit("config.json", lambda _: b'{"decoder_start_token": null}'),
+        r"has no decoder_start_token\..* --target-prefix`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_model_is_refused(tmp_path, name):
+    damage, message = DAMAGES[name]
+    damage(marian(tmp_path / "m").folder)
+    with pytest.raises(UserError, match=message):
         open_foreign(tmp_path / "m").check()
 
 
-def test_model_that_does_not_translate_is_refused(tmp_path):
-    marian(tmp_path / "m")
-    path = tmp_path / "m/model.bin"
-    path.write_bytes(path.read_bytes().replace(b"TransformerSpec\0", b"WhisperSpecAsIs\0"))
-    with pytest.raises(UserError, match="is a CTranslate2 model of type WhisperSpecAsIs"):
-        open_foreign(tmp_path / "m").check()
-
-
-def test_model_without_a_start_token_is_refused(tmp_path):
-    marian(tmp_path / "m")
-    (tmp_path / "m/config.json").write_text('{"decoder_start_token": null}')
-    with pytest.raises(UserError, match=r"has no decoder_start_token\..* --target-prefix`"):
-        open_foreign(tmp_path / "m").check()
-
-
-@pytest.mark.parametrize("name", ["../x.spm", "/etc/passwd", "a/b.spm", "..", "", "a\0b"])
+@pytest.mark.parametrize("name", ["../x.spm", "/etc/passwd", "a\0b"])
 def test_tokenization_with_a_path_to_another_folder_is_refused(tmp_path, name):
     argos(tmp_path / "a")
     ImportRequest(format="ctranslate2", model=f"{tmp_path}/a", output=f"{tmp_path}/M").write()
@@ -404,11 +366,3 @@ def test_folder_determines_the_engine(layouts):
         )
     with pytest.raises(UserError, match="`device` is only for the engine ctranslate2"):
         Engine(name="tensorflow", device="cpu")
-
-
-def test_fingerprint_depends_on_the_tokenization(tmp_path):
-    argos(tmp_path / "a")
-    first = model_fingerprint(tmp_path / "a")
-    metadata = json.loads((tmp_path / "a/metadata.json").read_text())
-    (tmp_path / "a/metadata.json").write_text(json.dumps({**metadata, "target_prefix": ""}))
-    assert model_fingerprint(tmp_path / "a") != first

@@ -20,6 +20,8 @@ from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.exporting import ExportRequest
 from tt.model.transformer.search_options import Decoding
 
+pytestmark = pytest.mark.usefixtures("eager")
+
 GREEDY = Decoding(beam_size=1, max_extra_tokens=9)
 VARIANTS = {
     "shared, tied": {},

@@ -6,14 +6,10 @@ import dataclasses
 import importlib.metadata
 import json
 
-import numpy as np
-import pytest
 import toy
-from hypothesis import given
-from hypothesis import strategies as st
 from trainers import export_average, export_checkpoint
 
-from tt.model.dataset.manifest import DatasetManifest, ratio_of_place, ratio_places
+from tt.model.dataset.manifest import DatasetManifest
 from tt.model.formats.exports import (
     VOCABULARY_FOLDER,
     copy_model,
@@ -21,7 +17,7 @@ from tt.model.formats.exports import (
     export_saved_model,
 )
 from tt.model.formats.foreign import ABOUT_FILE
-from tt.model.formats.model_card import About, TrainingData, ratio_quantiles
+from tt.model.formats.model_card import About, TrainingData
 from tt.model.formats.model_folder import load_about, load_config
 from tt.model.json_files import parse_fields
 from tt.model.training.options import TrainingConfig
@@ -83,44 +79,3 @@ def test_unknown_fields_of_later_versions_are_ignored():
     assert about == About(data=TrainingData(source_language="de"), steps=5)
     scored = About(token_scores={"0.1%": -2.5})
     assert parse_fields(About, dataclasses.asdict(scored)) == scored
-
-
-@given(st.lists(st.tuples(st.integers(3, 300), st.integers(3, 300)), min_size=1, max_size=50))
-def test_ratio_quantiles_are_exact_up_to_the_width_of_a_bin(pairs):
-    source, target = np.array(pairs).T
-    places = ratio_places(source, target)
-    counts = np.bincount(places).tolist()
-    ratios = np.clip((target - 2) / (source - 2), 2.0**-5, 2.0**5)
-    assert all(
-        abs(np.log2(ratio_of_place(place) / ratio)) <= 1 / 16 + 1e-9
-        for place, ratio in zip(places.tolist(), ratios.tolist(), strict=True)
-    )
-    exact = np.quantile(ratios, [0.1, 0.5, 0.99], method="inverted_cdf")
-    found = [ratio_quantiles(counts)[name] for name in ("10%", "50%", "99%")]
-    np.testing.assert_allclose(np.log2(found), np.log2(exact), atol=1 / 16 + 0.03)
-
-
-@pytest.mark.parametrize("counts", [[], [0], [0, 0]])
-def test_quantiles_without_pairs_are_empty(counts):
-    assert ratio_quantiles(counts) == {}
-
-
-def test_training_data_contains_placeholder_counts_and_patterns(trained_toy):
-    manifest = DatasetManifest.load(trained_toy.dataset)
-    assert TrainingData.of(manifest).placeholder_pairs == []
-    train = dataclasses.replace(manifest.splits["train"], placeholder_pairs=[7, 2])
-    counted = dataclasses.replace(manifest, splits={**manifest.splits, "train": train})
-    assert TrainingData.of(counted).placeholder_pairs == [7, 2]
-    assert TrainingData.of(manifest).protect_regex == []
-    options = {**manifest.options, "protect_regex": ["SKU-[0-9]+", "x+"]}
-    protecting = dataclasses.replace(manifest, options=options)
-    assert TrainingData.of(protecting).protect_regex == ["SKU-[0-9]+", "x+"]
-
-
-def test_members_of_a_macrolanguage_are_not_other_languages():
-    data = TrainingData(source_language="yue", target_language="nb")
-    for target in ("nb", "no", "nn"):
-        assert not data.describe_other_languages(source_language="zh", target_language=target)
-    assert data.describe_other_languages(source_language="zh", target_language="da") == (
-        "translates from yue to nb, but the dataset is from zh to da"
-    )

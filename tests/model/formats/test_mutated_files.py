@@ -152,13 +152,13 @@ KINDS = {
 }
 FILES = [
     ("import", "tokenization.json"), ("import", "about.json"), ("import", "config.json"),
-    ("import", "shared_vocabulary.json"), ("import", "model.bin"),
-    ("import", "source.spm"), ("fairseq", "shared_vocabulary.txt"), ("fairseq", "config.json"),
+    ("import", "shared_vocabulary.json"), ("import", "model.bin"), ("import", "source.spm"),
+    ("fairseq", "shared_vocabulary.txt"),
     ("argos", "metadata.json"),
     ("package", "x.argosmodel"),
     ("opus", "config.json"), ("opus", "vocab.json"), ("m2m100", "config.json"),
     ("m2m100", "tokenizer_config.json"), ("m2m100", "special_tokens_map.json"),
-    ("opus", "source.spm"), ("trained", "config.json"), ("trained", "vocabulary.json"),
+    ("trained", "config.json"), ("trained", "vocabulary.json"),
 ]  # fmt: skip
 
 

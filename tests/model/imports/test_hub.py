@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,12 +21,15 @@ PROGRAM = """
 import json, sys
 from tt.model.errors import UserError
 from tt.model.imports.fetching import fetch_model
-lines = []
-try:
-    folder = fetch_model(sys.argv[1], report=lines.append)
-    print(json.dumps({"folder": str(folder), "lines": lines}))
-except UserError as error:
-    print(json.dumps({"error": str(error), "kind": type(error).__name__, "lines": lines}))
+found = []
+for model in sys.argv[1:]:
+    lines = []
+    try:
+        folder = fetch_model(model, report=lines.append)
+        found.append({"folder": str(folder), "lines": lines})
+    except UserError as error:
+        found.append({"error": str(error), "kind": type(error).__name__, "lines": lines})
+print(json.dumps(found))
 """
 
 
@@ -38,9 +42,9 @@ def hub(tmp_path):
 
 @pytest.fixture
 def fetch(tmp_path, hub):
-    """Return a function that fetches a model in a new process, and returns what it prints."""
+    """Return a function that fetches models in a new process, and returns what it reports."""
 
-    def run(model, **variables):
+    def run(*models, **variables):
         environment = {
             **os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"),
             "XDG_CACHE_HOME": str(tmp_path / "cache"), "HF_HUB_DISABLE_XET": "1", **variables,
@@ -49,7 +53,7 @@ def fetch(tmp_path, hub):
             if name not in variables:
                 environment.pop(name, None)
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, model], env=environment, capture_output=True,
+            [sys.executable, "-c", PROGRAM, *models], env=environment, capture_output=True,
             text=True, check=True,
         )  # fmt: skip
         return json.loads(done.stdout.splitlines()[-1])
@@ -58,7 +62,7 @@ def fetch(tmp_path, hub):
 
 
 def test_a_model_is_downloaded_and_converted_once(fetch, hub):
-    first = fetch(f"hf:{NAME}")
+    [first] = fetch(f"hf:{NAME}")
     assert first["lines"] == [
         f"Downloading hf:{NAME}@{COMMIT}",
         f"hf:{NAME}@{COMMIT} is ready; license: apache-2.0",
@@ -69,111 +73,83 @@ def test_a_model_is_downloaded_and_converted_once(fetch, hub):
     assert about["data"]["source_language"] == "en"
     assert not [line for line in hub.requests if "README" not in line and ".onnx" in line]
     hub.requests.clear()
-    second = fetch(f"hf:{NAME}")
+    [second] = fetch(f"hf:{NAME}")
     assert (second["folder"], second["lines"]) == (first["folder"], [])
     assert not [line for line in hub.requests if line.startswith("GET") and "/resolve/" in line]
     hub.requests.clear()
     hub.is_down = True
-    pinned = fetch(f"hf:{NAME}@{COMMIT}")
-    assert (pinned["folder"], hub.requests) == (first["folder"], [])
-    assert fetch(f"hf:{NAME}")["folder"] == first["folder"]
-    assert fetch(f"hf:{NAME}", HF_HUB_OFFLINE="1")["folder"] == first["folder"]
+    pinned, newest = fetch(f"hf:{NAME}@{COMMIT}", f"hf:{NAME}")
+    assert pinned["folder"] == newest["folder"] == first["folder"]
+    assert not any(COMMIT in line for line in hub.requests), "a commit needs no request"
+    [offline] = fetch(f"hf:{NAME}", HF_HUB_OFFLINE="1")
+    assert offline["folder"] == first["folder"]
 
 
 def test_a_broken_download_resumes(fetch, hub):
     size = (hub.models[NAME] / "pytorch_model.bin").stat().st_size
     hub.cut["pytorch_model.bin"] = size // 2
-    found = fetch(f"hf:{NAME}")
+    found, again = fetch(f"hf:{NAME}", f"hf:{NAME}")
     if "error" in found:  # the library may leave the second attempt to the user
         assert found["kind"] == "ServiceError"
-        found = fetch(f"hf:{NAME}")
-    assert found["folder"]
+    assert again["folder"]
     downloads = [line for line in hub.requests if line.endswith("pytorch_model.bin")]
     assert len([line for line in downloads if line.startswith("GET")]) == 2
 
 
-@pytest.mark.parametrize(
-    ("model", "problem"),
-    [
-        (
-            "hf:Helsinki-NLP/opus-mt-en-ess",
-            "the hub has no model Helsinki-NLP/opus-mt-en-ess, or it is private. Choose an "
-            f"existing model, such as hf:{NAME}",
-        ),
-        (
-            "hf:nobody/nothing",
-            "the hub has no model nobody/nothing, or it is private. Check its name",
-        ),
-        (
-            f"hf:{NAME}@v9",
-            f"{NAME} has no revision 'v9'. Choose a branch, a tag or a commit of this model",
-        ),
-    ],
-)
-def test_wrong_names_and_revisions(fetch, model, problem):
-    assert fetch(model)["error"] == problem
+def variant(hub, name, *, weights=("pytorch_model.bin",), **fields):
+    """Add a copy of the model with other files of weights and other fields of its config.json."""
+    folder = shutil.copytree(hub.models[NAME], hub.models[NAME].parent / name)
+    (folder / "pytorch_model.bin").rename(folder / "kept")
+    for weight in weights:
+        shutil.copy(folder / "kept", folder / weight)
+    (folder / "kept").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **fields}))
+    hub.models[f"me/{name}"] = folder
+    return f"hf:me/{name}"
+
+
+def test_models_that_the_hub_or_tt_lacks_are_refused_before_the_download(fetch, hub):
+    expected = {
+        "hf:Helsinki-NLP/opus-mt-en-ess": "the hub has no model Helsinki-NLP/opus-mt-en-ess, or it "
+        f"is private. Choose an existing model, such as hf:{NAME}",
+        "hf:nobody/nothing": "the hub has no model nobody/nothing, or it is private. Check its",
+        f"hf:{NAME}@v9": f"{NAME} has no revision 'v9'. Choose a branch, a tag or a commit of this",
+        variant(hub, "a", weights=["tf_model.h5"]): "only has weights for TensorFlow, but tt needs "
+        "model.safetensors",
+        variant(hub, "b", weights=["tf_model.h5", "flax_model.msgpack"]): "TensorFlow and Flax",
+        variant(hub, "c", weights=[]): "has no weights, but tt needs",
+        variant(hub, "d", architectures=["T5ForConditionalGeneration"]): "T5ForConditionalGene",
+        variant(hub, "e", auto_map={"AutoModel": "code.Model"}): "which tt never executes",
+    }
+    for found, message in zip(fetch(*expected), expected.values(), strict=True):
+        assert message in found["error"]
+    assert not [line for line in hub.requests if "pytorch_model.bin" in line]
 
 
 def test_a_gated_model_needs_a_token(fetch, hub):
     hub.gated.add(NAME)
     problem = f"hf:{NAME} is a gated model. Accept its conditions on its page"
-    assert fetch(f"hf:{NAME}")["error"].startswith(problem)
-    assert fetch(f"hf:{NAME}", HF_TOKEN="secret")["folder"]
+    assert fetch(f"hf:{NAME}")[0]["error"].startswith(problem)
+    assert fetch(f"hf:{NAME}", HF_TOKEN="secret")[0]["folder"]
 
 
 def test_no_network_and_no_copy(fetch, hub):
     hub.is_down = True
-    found = fetch(f"hf:{NAME}")
+    [found] = fetch(f"hf:{NAME}")
     assert found["kind"] == "ServiceError"
     assert found["error"].startswith(f"hf:{NAME} cannot be downloaded, and is not in the cache: ")
-    offline = fetch(f"hf:{NAME}", HF_HUB_OFFLINE="1")["error"]
-    assert offline.startswith(f"hf:{NAME} is not in the cache, and HF_HUB_OFFLINE forbids")
-
-
-@pytest.mark.parametrize(
-    ("files", "problem"),
-    [
-        ({"tf_model.h5": b""}, "only has weights for TensorFlow, but tt needs model.safetensors"),
-        (
-            {"tf_model.h5": b"", "flax_model.msgpack": b""},
-            "only has weights for TensorFlow and Flax",
-        ),
-        ({}, "has no weights, but tt needs"),
-    ],
-)
-def test_a_model_without_weights_is_refused_before_the_download(fetch, hub, files, problem):
-    (hub.models[NAME] / "pytorch_model.bin").unlink()
-    for name, content in files.items():
-        (hub.models[NAME] / name).write_bytes(content)
-    assert problem in fetch(f"hf:{NAME}")["error"]
-    assert not [line for line in hub.requests if "/resolve/" in line]
-
-
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        ({"architectures": ["T5ForConditionalGeneration"]}, "T5ForConditionalGeneration, but tt"),
-        ({"auto_map": {"AutoModel": "code.Model"}}, "which tt never executes"),
-    ],
-)
-def test_other_architectures_are_refused_before_the_download(fetch, hub, fields, problem):
-    path = hub.models[NAME] / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
-    assert problem in fetch(f"hf:{NAME}")["error"]
-    assert not [line for line in hub.requests if "pytorch_model.bin" in line]
-
-
-def test_a_repository_without_a_license(fetch, hub):
-    (hub.models[NAME] / "README.md").unlink()
-    assert fetch(f"hf:{NAME}")["lines"][-1].endswith("; license: the model names none")
+    [offline] = fetch(f"hf:{NAME}", HF_HUB_OFFLINE="1")
+    assert offline["error"].startswith(f"hf:{NAME} is not in the cache, and HF_HUB_OFFLINE forbids")
 
 
 def test_a_failed_conversion_leaves_nothing_in_the_cache(fetch, hub, tmp_path):
-    path = hub.models[NAME] / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "d_model": 24}))
-    assert "must have the shape" in fetch(f"hf:{NAME}")["error"]
+    (hub.models[NAME] / "README.md").unlink()
+    failed, without_license = fetch(variant(hub, "wide", d_model=24), f"hf:{NAME}")
+    assert "must have the shape" in failed["error"]
+    assert without_license["lines"][-1].endswith("; license: the model names none")
     cache = tmp_path / "cache/tt/huggingface"
-    assert not cache.exists() or not list(cache.iterdir())
+    assert [str(path) for path in cache.iterdir()] == [without_license["folder"]]
 
 
 @pytest.mark.parametrize("model", ["hf:", "hf:opus", "hf:a/b/c", "hf:a/b@", "hf:a b/c"])
