@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tt.model.errors import UserError
@@ -57,6 +62,32 @@ def test_lock_file_of_a_killed_process_is_ignored(tmp_path):
     (tmp_path / ".output.lock").write_text("process 1 on elsewhere")
     write(tmp_path / "output", "whole")
     assert names(tmp_path) == ["output"]
+
+
+def test_threads_can_write_a_shared_folder_at_once(tmp_path):
+    all_write = threading.Barrier(4)
+
+    def write_with_others(_):
+        with atomic_folder(tmp_path / "deep/made", is_shared=True) as made:
+            all_write.wait(timeout=60)
+            (made / "file").write_text("whole")
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write_with_others, range(4)))
+    assert names(tmp_path / "deep") == ["made"]
+    assert (tmp_path / "deep/made/file").read_text() == "whole"
+
+
+def test_failed_shared_folder_is_deleted_with_old_leftovers(tmp_path):
+    for name, hours in {"made.1.tmp": 25, ".made.2.tmp": 25, "made.3.tmp": 1}.items():
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - hours * 3600,) * 2)
+    with (
+        pytest.raises(RuntimeError, match="out of luck"),
+        atomic_folder(tmp_path / "made", is_shared=True),
+    ):
+        raise RuntimeError("out of luck")
+    assert names(tmp_path) == ["made.3.tmp"]
 
 
 def test_lock_message_contains_the_activity(tmp_path):

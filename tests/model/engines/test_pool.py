@@ -13,10 +13,12 @@ from tt.model.engines import loading
 from tt.model.engines.loading import TranslatorPool, load_translator
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.engines.translator import Engine, Work
-from tt.model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
+from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
+pytestmark = pytest.mark.usefixtures("eager")
+
 SOURCES = [source for source, _ in toy_sentences(40, seed=7)]
 
 
@@ -75,23 +77,6 @@ def test_each_device_has_one_caller_at_a_time():
         with pytest.raises(KeyError, match="no such source"):
             pool.translate_ids([[0]])
     assert pool.translate_ids([[5]])[0] == [[5]]
-
-
-@pytest.mark.parametrize(
-    ("device", "asked", "expected"),
-    [
-        (None, None, BATCH_TOKENS),
-        ("/device:CPU:0", None, BATCH_TOKENS),
-        ("/job:localhost/replica:0/task:0/device:GPU:1", None, GPU_BATCH_TOKENS),
-        ("/device:GPU:0", 100, 100),
-        (None, 100, 100),
-    ],
-)
-def test_gpus_use_larger_batches_by_default(trained_toy, device, asked, expected):
-    whole = TensorFlowTranslator.load(trained_toy.run)
-    decoding = Decoding(beam_size=4, batch_tokens=asked)
-    translator = TensorFlowTranslator(whole.model, whole.vocabularies, decoding, device=device)
-    assert translator._budget.tokens == expected // 4
 
 
 ON_THE_GPU = "Translating 1 unit in parallel, with a GPU each"
