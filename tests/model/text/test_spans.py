@@ -135,48 +135,18 @@ def test_cheap_pattern_matches_all_spans_in_arrow() -> None:
     assert not pc.any(pc.match_substring_regex(plain, MAYBE_SPAN)).as_py()
 
 
-@pytest.mark.parametrize("pattern", ["(?=z)", r"\b", "x|(?=z)"])
-def test_patterns_that_match_an_empty_string_are_refused(pattern: str) -> None:
-    with pytest.raises(UserError, match=r"of `protect_regex` matches an empty string"):
-        Protection(protect_regex=(pattern,)).find("zab")
-
-
 def test_slow_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tt.model.text.spans._LONGEST_SEARCH", 0.2)
     with pytest.raises(UserError, match=r"'\(ab\|ab\)\+.*' of .* takes more than 0.2 s for a text"):
         Protection(protect_regex=("(ab|ab)+$",)).find("ab" * 60 + "!")
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "a.",
-        "1,",
-        "12-",
-        "<a",
-        "{",
-        "http://a(",
-        "`",
-        "```",
-        "%",
-        ":a",
-        "😀\u200d",
-        "&a",
-        "$ ",
-        "1/",
-        "%s",
-        "$a",
-        "+1",
-    ],
-)
+@pytest.mark.parametrize("bad", ["a.", "<a", "$a", "1/"])
 def test_search_time_is_linear_in_the_length_of_a_text(bad: str) -> None:
     def seconds(text: str) -> float:
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            Protection().find(text)
-            times.append(time.process_time() - start)
-        return min(times)
+        start = time.process_time()
+        Protection().find(text)
+        return time.process_time() - start
 
-    few, many = seconds(bad * 2_000), seconds(bad * 32_000)
+    few, many = (min(seconds(bad * count) for _ in range(3)) for count in (2_000, 32_000))
     assert many < 16 * 4 * few + 0.01  # quadratic time would be 256 times as long
