@@ -88,7 +88,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def eager():
-    """Execute TensorFlow's functions directly, without seconds of tracing.
+    """Execute TensorFlow's functions directly, and draw no attention maps, to save seconds.
 
     For tests of files, locks, errors and reports. Fixtures of a module or a session are made before
     this setting, so their functions are compiled.

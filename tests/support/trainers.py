@@ -29,10 +29,14 @@ FAST = TrainingConfig(
 
 @contextlib.contextmanager
 def eagerly():
-    """Execute TensorFlow's functions directly in this block, without seconds of tracing."""
+    """Execute TensorFlow's functions directly in this block, and draw no attention maps.
+
+    Tracing functions and drawing pictures take most of the time of short trainings.
+    """
     tf.config.run_functions_eagerly(True)
     try:
-        yield
+        with mock.patch("tt.model.training.trainer._DRAWINGS", 0):
+            yield
     finally:
         tf.config.run_functions_eagerly(False)
 
