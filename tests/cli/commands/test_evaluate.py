@@ -7,8 +7,6 @@ import gzip
 import io
 import json
 import os
-import subprocess
-import sys
 import threading
 
 import pyarrow as pa
@@ -21,8 +19,6 @@ from translation_jobs import manifest, translate, write
 
 from tt.model.text.scores import bleu
 from tt.pipelines.reports.evaluate import (
-    find_parquet,
-    read_lines,
     read_translations,
 )
 
@@ -146,16 +142,6 @@ def test_stdin_can_be_read(folder, capsys, monkeypatch):
     assert "stdin is closed" in last_error(capsys)
 
 
-def test_process_substitutions_can_be_read(folder):
-    (folder / "a.txt").write_bytes(REFERENCE)
-    command = (
-        f"'{sys.executable}' -m tt.cli.main evaluate <(cat a.txt) --reference <(gzip -c a.txt)"
-    )
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert " = 100.0" in done.stdout
-
-
 def test_references_can_be_columns_of_the_translations_table(folder, capsys):
     lines = ["The cat sat on the mat today .", "It is raining a lot in here ."]
     table = {"translation": lines, "human": lines, "other": ["none of it", "at all"]}
@@ -208,11 +194,6 @@ def test_errors_of_reference_columns(folder, capsys):
     ):  # fmt: skip
         assert run("evaluate", *arguments) == 2
         assert message in last_error(capsys)
-
-
-def test_only_line_feeds_end_lines(folder):
-    (folder / "a.txt").write_bytes("a\u2028b\r\nc\x0bd".encode())
-    assert read_lines(str(folder / "a.txt")) == ["a\u2028b", "c\x0bd"]
 
 
 def test_sentence_can_match_any_of_several_references(folder, capsys):
@@ -285,20 +266,6 @@ def test_folder_of_another_format_than_parquet_is_an_error(folder, capsys):
     assert message in last_error(capsys)
 
 
-def test_folder_without_a_plan_is_read_in_the_order_of_the_names(folder):
-    names = ["a-00000-of-00002", "a-00001-of-00002", "a-b-00000-of-00001", "a/c-00000-of-00001"]
-    names += ["mine"]
-    hidden = ["_tt/x", ".ipynb_checkpoints/x", "a/_tmp/x", "_x", "a/.x"]
-    for name in names + hidden:
-        path = folder / "out" / f"{name}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"translation": [name]}), path)
-    assert read_translations(str(folder / "out"), column="translation") == names
-    assert [path.name for path in find_parquet(str(folder / "out/a"))] == [
-        "c-00000-of-00001.parquet"
-    ]
-
-
 def test_folder_without_parquet_is_an_error(folder, capsys):
     (folder / "out/_tt").mkdir(parents=True)
     pq.write_table(pa.table({"translation": ["x"]}), folder / "out/_tt/x.parquet")
@@ -308,39 +275,3 @@ def test_folder_without_parquet_is_an_error(folder, capsys):
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
     assert run("evaluate", "broken.parquet", "--reference", "r.txt") == 2
     assert "broken.parquet cannot be read as Parquet" in last_error(capsys)
-
-
-def test_unusable_columns_are_errors(folder, capsys):
-    (folder / "r.txt").write_text("x\n")
-    pq.write_table(pa.table([["x"], ["y"]], names=["a", "a"]), folder / "twice.parquet")
-    assert run("evaluate", "twice.parquet", "--column", "a", "--reference", "r.txt") == 2
-    assert "twice.parquet must have exactly one column 'a'" in last_error(capsys)
-    offsets, bytes_ = pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")
-    latin = pa.StringArray.from_buffers(1, offsets, bytes_)
-    pq.write_table(pa.table({"a": latin}), folder / "latin.parquet")
-    assert run("evaluate", "latin.parquet", "--column", "a", "--reference", "r.txt") == 2
-    assert "latin.parquet cannot be read as Parquet with texts in 'a': 'utf-8' codec" in last_error(
-        capsys
-    )
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [pa.dictionary(pa.int8(), pa.string()), pa.large_string(), pa.string_view()],
-    ids=str,
-)
-def test_texts_of_all_arrow_string_types_are_read(folder, kind):
-    texts = ["uno dos", None, "uno dos", "tres"]
-    pq.write_table(pa.table({"translation": pa.array(texts, kind)}), folder / "a.parquet")
-    assert pq.read_schema(folder / "a.parquet").field("translation").type == kind
-    assert read_translations(str(folder / "a.parquet")) == texts
-    pq.write_table(pa.table({"r": pa.array(texts[2:], kind)}), folder / "r.parquet")
-    assert read_translations(str(folder / "r.parquet"), column="r") == texts[2:]
-
-
-def test_dictionary_of_numbers_is_an_error(folder, capsys):
-    (folder / "r.txt").write_text("x\n")
-    numbers = pa.array([7]).dictionary_encode()
-    pq.write_table(pa.table({"translation": numbers}), folder / "a.parquet")
-    assert run("evaluate", "a.parquet", "--reference", "r.txt") == 2
-    assert "a.parquet must have exactly one column 'translation' of strings" in last_error(capsys)

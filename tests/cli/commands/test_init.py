@@ -106,9 +106,8 @@ def test_the_file_contains_exactly_the_names_of_the_folder(tmp_path_factory, ste
 
 
 @pytest.mark.parametrize(
-    "stem", ["a, b", "a #1", "-a", "a: b", 'it\'s "b"', " a", "[a", "a=b+c", "@a"]
+    ("stem", "ending"), [("a, b", "tsv"), ('-it\'s "b" #1', "texts"), ("a=b+c", "tsv")]
 )
-@pytest.mark.parametrize("ending", ["tsv", "texts"])
 def test_the_written_configuration_finds_every_file(tmp_path, monkeypatch, capsys, stem, ending):
     write_corpus(tmp_path)
     source, target = tmp_path / "a.en", tmp_path / "a.xx"

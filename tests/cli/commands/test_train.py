@@ -6,27 +6,18 @@ import dataclasses
 import json
 import re
 import shutil
-import signal
-import threading
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
-from command_line import DEFAULT, last_error, run
+from command_line import last_error, run
+from memory_filesystem import MemoryFileSystem
 from toy import write_dataset
+from trainers import eagerly
 
-from tt.cli.commands.train import OF_OPUS, describe_report
-from tt.cli.main import load_command
+from tt.cli.commands.train import describe_report
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.folders import lock_folder
-from tt.model.training.defaults import EMBEDDED_CORPUS, choose_options, configure
-from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import Progress, Validation
-from tt.model.training.request import parameters_by_part
-from tt.model.training.stops import Terminated
-from tt.model.training.trainer import Trainer
-from tt.model.transformer.config import PRESETS, TransformerConfig
-from tt.model.transformer.transformer import Transformer
 
 SMALL = ("train", "--preset", "tiny", "--encoder-layers", "1", "--decoder-layers", "1",
          "--d-model", "16", "--heads", "2", "--d-ff", "16", "--batch-tokens", "100",
@@ -51,7 +42,8 @@ def small_dataset(tmp_path_factory):
 def small_run(tmp_path_factory, small_dataset):
     """Return a read-only run folder with two checkpoints of four updates."""
     folder = tmp_path_factory.mktemp("small") / "run"
-    assert run(*SMALL, "--dataset", small_dataset, "--run", folder, "--steps", "4") == 0
+    with eagerly():
+        assert run(*SMALL, "--dataset", small_dataset, "--run", folder, "--steps", "4") == 0
     return folder
 
 
@@ -101,20 +93,6 @@ def test_defaults_chosen_for_the_dataset_are_printed(folder, small_dataset, caps
     ]
 
 
-def test_unreachable_run_folder_is_an_error_on_one_line(folder, small_dataset, monkeypatch, capsys):
-    def fail(path):
-        raise tf.errors.FailedPreconditionError(None, None, f"no such host\n\t when reading {path}")
-
-    monkeypatch.setattr(tf.io.gfile, "exists", fail)
-    given = ("train", "--dataset", small_dataset, "--run", "gs://bucket/run")
-    for more in (("--describe",), ()):
-        assert run(*given, *more) == 2
-        assert capsys.readouterr().err == (
-            "tt: error: the run folder gs://bucket/run cannot be read (no such host). Check the "
-            "path, the network and your permissions, or choose another --run\n"
-        )
-
-
 def test_resumed_run_keeps_its_options(folder, small_dataset, small_run, capsys):
     shutil.copytree(small_run, "run")
     before = (folder / "run/config.json").read_text()
@@ -156,43 +134,6 @@ def test_run_folder_as_dataset_is_an_error(folder, small_run, capsys):
         )
 
 
-def test_giving_the_preset_of_a_run_again_changes_nothing(folder, small_dataset):
-    manifest = DatasetManifest.load(small_dataset)
-    for first in ({}, {"layers": 1}, {"dropout": 0.3}):
-        model, training = configure(first, manifest=manifest)
-        assert model.dropout == first.get("dropout", 0.25)
-        begun = {"model": dataclasses.asdict(model), "training": dataclasses.asdict(training)}
-        again = {**first, "preset": "tiny"}
-        assert configure(again, manifest=manifest, resumed=begun) == (model, training)
-        # Given options take precedence, and another preset sets all its fields.
-        other, _ = configure({**again, "dropout": 0.5}, manifest=manifest, resumed=begun)
-        assert other == dataclasses.replace(model, dropout=0.5)
-        other, _ = configure({"preset": "small"}, manifest=manifest, resumed=begun)
-        assert (other.d_model, other.layers, other.dropout) == (256, 3, 0.1)
-
-
-def test_layers_apply_to_both_sides_unless_a_side_has_its_own_number(small_dataset):
-    manifest = DatasetManifest.load(small_dataset)
-    begun = None
-    for given, depths in [
-        ({"preset": "student-tiny"}, (6, 2)),
-        ({}, (6, 2)),
-        ({"preset": "student-tiny"}, (6, 2)),
-        ({"decoder_layers": 3}, (6, 3)),
-        ({"layers": 4}, (4, 4)),  # replaces the numbers of the preset, too
-        ({"layers": 4, "encoder_layers": 5}, (5, 4)),
-        ({"preset": "tiny"}, (4, 4)),
-        ({"preset": "student-base", "layers": 1}, (1, 1)),
-    ]:
-        model, training = configure(given, manifest=manifest, resumed=begun)
-        assert model.depths == depths, given
-        # All later calls resume the first run.
-        begun = begun or {
-            "model": json.loads(json.dumps(model.to_json())),
-            "training": dataclasses.asdict(training),
-        }
-
-
 def test_resuming_with_another_number_of_layers_is_an_error(folder, small_dataset, capsys):
     train = (*SMALL, "--dataset", small_dataset, "--steps", "1")
     assert run(*train, "--encoder-layers", "2") == 0
@@ -210,16 +151,6 @@ def test_run_resumes_with_the_name_of_the_preset_that_its_dataset_chose(
     assert "--preset tiny --dropout 0.25" in capsys.readouterr().err
     assert run(*short, "--preset", "tiny") == 0
     assert "run is already trained to step 1; " in capsys.readouterr().err
-
-
-def test_error_about_lost_checkpoints_suggests_a_command(folder, small_dataset, small_run, capsys):
-    shutil.copytree(small_run, "run")
-    shutil.rmtree("run/checkpoints")
-    assert run("train", "--dataset", small_dataset, "--steps", "6") == 2
-    assert last_error(capsys) == (
-        "tt: error: the checkpoints of run are missing. Restore run/checkpoints, or train in "
-        "another --run from its model, with --init-from run/model"
-    )
 
 
 def test_run_resumes_with_its_own_dataset(folder, small_dataset, small_run, capsys):
@@ -246,32 +177,6 @@ def test_train_prints_the_share_of_the_scores(folder, capsys):
     assert sum(bool(re.fullmatch(pattern, line)) for line in lines) == 1
 
 
-def test_second_ctrl_c_promises_only_a_checkpoint_that_exists(
-    folder, small_dataset, small_run, monkeypatch, capsys
-):
-    ended = threading.Event()
-
-    def interrupt(trainer, report, *, command):
-        for _ in range(2):
-            signal.raise_signal(signal.SIGINT)
-        assert ended.wait(60)
-        trainer.close()
-        raise Terminated
-
-    monkeypatch.setattr(Trainer, "train", interrupt)
-    monkeypatch.setattr("tt.cli.commands.train.os._exit", lambda code: ended.set())
-    shutil.copytree(small_run, "saved")
-    for name, ending in {
-        "new": ", which starts at step 0, because this run has no checkpoint yet",
-        "saved": " to resume from the last checkpoint",
-    }.items():
-        ended.clear()
-        arguments = (*SMALL, "--dataset", small_dataset, "--run", name, "--steps", "5")
-        assert run(*arguments) == 130
-        told = f"tt: stopped at once; run the same command again{ending}"
-        assert told in capsys.readouterr().err.splitlines()
-
-
 def test_run_with_a_moved_dataset_uses_the_default_folder(folder, small_dataset, small_run, capsys):
     shutil.copytree(small_run, "r")
     config = json.loads((folder / "r/config.json").read_text())
@@ -281,6 +186,17 @@ def test_run_with_a_moved_dataset_uses_the_default_folder(folder, small_dataset,
     assert "/moved/away is not a finished dataset folder" in last_error(capsys)
     shutil.copytree(small_dataset, "dataset")
     assert run("train", "--run", "r", "--steps", "5") == 0
+
+
+def test_remote_dataset_is_copied_to_the_cache(folder, small_dataset):
+    MemoryFileSystem.clear()
+    for path in small_dataset.iterdir():
+        MemoryFileSystem.put(f"mem://bucket/data/{path.name}", path.read_bytes())
+    remote = ("--dataset", "mem://bucket/data", "--cache", "cache")
+    assert run(*SMALL, *remote, "--steps", "1") == 0
+    assert (folder / "run/model/config.json").is_file()
+    [copied] = (folder / "cache").rglob("dataset.json")
+    assert copied.read_bytes() == (small_dataset / "dataset.json").read_bytes()
 
 
 def test_errors_of_train(folder, small_dataset, capsys):
@@ -310,13 +226,6 @@ def test_errors_of_train(folder, small_dataset, capsys):
         assert run("train", *flags) == 2, flags
         assert message in last_error(capsys)
     assert not (folder / "run").exists()
-
-
-def test_unfinished_dataset_is_an_error(folder, small_dataset, capsys):
-    shutil.copytree(small_dataset, folder / "dataset")
-    (folder / "dataset/dataset.json").unlink()
-    assert run("train") == 2
-    assert "not a finished dataset folder" in last_error(capsys)
 
 
 def test_yaml_file_sets_options_and_flags_take_precedence(folder, small_dataset, capsys):
@@ -392,45 +301,6 @@ def test_describe_prints_the_parameters_by_part_without_training(folder, small_d
     }
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_parameters_by_part_add_up_to_the_model(preset):
-    config = TransformerConfig.from_preset(
-        preset, source_vocabulary_size=16, target_vocabulary_size=24, shared_vocabulary=False
-    )
-    if preset == "big":
-        config = dataclasses.replace(config, layers=1)  # instead of 200 million parameters
-    model = Transformer(config)
-    assert sum(count for _, count in parameters_by_part(model)) == model.count_params()
-
-
-@pytest.mark.parametrize("kind", [TransformerConfig, TrainingConfig])
-def test_each_option_of_the_library_is_a_flag_with_its_default_in_the_help(kind):
-    from_the_dataset = {"source_vocabulary_size", "target_vocabulary_size", "shared_vocabulary"}
-    of_a_preset = {"encoder_layers", "decoder_layers", "d_model", "heads", "d_ff"}
-    chosen = choose_options({}, tokens=10, longest=10).keys() - {"preset"}
-    command = load_command("train")
-    parameters = {parameter.name: parameter for parameter in command.params}
-    for field in dataclasses.fields(kind):
-        if field.name in {"layers", *from_the_dataset, *OF_OPUS}:
-            assert field.name not in parameters
-            continue
-        flag = parameters[field.name]
-        assert flag.default is None, field.name
-        said = DEFAULT.search(flag.help)
-        if field.name in of_a_preset:
-            assert said[1] == "the preset's"
-        elif field.name == "epochs":  # an alternative to --steps
-            assert said is None or "--steps" in said[1]
-        elif field.default is None:
-            assert said, field.name
-        elif field.name in chosen:
-            assert "depends on " in said[1], field.name
-        elif isinstance(field.default, bool):
-            assert (said[1] if said else None) == (flag.opts[0] if field.default else None)
-        else:
-            assert said[1] == f"{field.default}".removesuffix(".0"), field.name
-
-
 def test_lines_of_reports():
     progress = Progress(
         step=1200, steps=8000, epoch=3, loss=3.14159, nll=2.2513, perplexity=9.5, accuracy=0.5,
@@ -487,19 +357,3 @@ def test_average_and_export(folder, small_run, capsys):
     assert "no checkpoint '3'. Choose from: ckpt-2, ckpt-4, best-4" in last_error(capsys)
     assert run("export", "mean", "--output", "four", "--checkpoint", "4") == 2
     assert re.search("mean is not a run folder", last_error(capsys))
-
-
-def test_given_options_replace_the_settings_of_the_embedded_corpus(small_dataset):
-    manifest = dataclasses.replace(DatasetManifest.load(small_dataset), corpus=EMBEDDED_CORPUS)
-    model, training = configure({}, manifest=manifest)
-    assert training == TrainingConfig(
-        steps=770, batch_tokens=2048, peak_learning_rate=0.002, warmup_steps=200,
-        validate_every=200, score_every=1000, save_every=200,
-    )  # fmt: skip
-    assert model == TransformerConfig(
-        source_vocabulary_size=16, target_vocabulary_size=16, shared_vocabulary=True,
-        layers=4, d_model=128, heads=8, d_ff=512, dropout=0.1,
-    )  # fmt: skip
-    for given in ({"validate_every": 300}, {"best_metric": "bleu"}):
-        _, training = configure(given, manifest=manifest)
-        assert training.score_every is None, "None means every validation"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import last_error, run
 from toy import write_dataset
+from trainers import eagerly
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.formats.model_folder import load_config
@@ -24,7 +25,7 @@ def made(tmp_path_factory):
     """Return a folder with a dataset and a run of four updates."""
     folder = tmp_path_factory.mktemp("made")
     write_dataset(folder / "dataset", train=50, validation=5)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, eagerly():
         patch.chdir(folder)
         assert run(*TRAIN, "--steps", "4", "--average", "last") == 0
     return folder
