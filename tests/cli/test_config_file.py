@@ -141,18 +141,14 @@ def test_position_of_the_flag_does_not_matter(run, tmp_path, capsys, order):
     [
         ("corpora: a.tsv", "corpora", ["a.tsv"]),
         ("language: 0", "language", "0"),
-        ("subset: [1, b]", "subset", ["1", "b"]),
         ("fraction: 1", "fraction", 1.0),
         ("keep-equal: true", "reject_equal", False),
         ("keep_equal: false", "reject_equal", True),
-        ("keep_equal: Yes", "reject_equal", False),
-        ("keep_equal: [off]", "reject_equal", True),
         ("max-tokens: 1_000", "max_tokens", 1000),
         ("beam: --x=1", "beam", ["--x=1"]),
         ("beam:", "beam", []),
         ("language: no", "language", "no"),
         ("language: null", "language", "null"),
-        ("language: 2024-13-45", "language", "2024-13-45"),
         ("language: !!python/name:os.system", "language", None),
     ],
 )
@@ -168,23 +164,16 @@ def test_file_can_set_required_values(run):
     ("text", "message"),
     [
         ("language: [a, b]", "c.yaml: language must be a single value. Received: ['a', 'b']"),
-        ("language: {a: b}", "language must be a single value. Received: {'a': 'b'}"),
         ("corpora: {a: b}", "corpora must be a list of values. Received: {'a': 'b'}"),
         ("beam: [2]\nbeams: 3", "there is no option beams. Did you mean beam?"),
-        ("beam: {runner: X}", "beam must be a list of options. Received: {'runner': 'X'}"),
-        ("beam: [[a]]", "beam must be a list of options. Received: [['a']]"),
         ("reject_equal: true\nkeep-equal: true", "c.yaml sets reject_equal twice"),
         ("seed: 1\nseed: 2", "c.yaml is not valid YAML: the key seed occurs twice"),
         ("train: {max-tokens: 1, max_tokens: 2}", "the key max_tokens occurs twice"),
         ("train: {seed: 1}\nseed: 2", "c.yaml has sections, but seed is not a command"),
         ("max_token: 3", "there is no option max_token. Did you mean max_tokens?"),
-        ("config: x.yaml", "there is no option config. See `--help`"),
-        ("12: 3", "there is no option 12. See `--help`"),
         ("seed: 3\nsubset: [a", "c.yaml is not valid YAML: while parsing a flow sequence"),
-        ("language: \x00", "c.yaml is not valid YAML: unacceptable character"),
         ("- seed", "c.yaml must map options to values, one per line, as in 'seed: 1'. Received: "
                    "['seed']"),
-        ("--seed 3", "c.yaml must map options to values"),
         ("train: {seed: 1}\nshow: [a]", "c.yaml: show must map options to values"),
         ("train: {seed: 1}", "c.yaml has no section show, only train. Add"),
     ],
@@ -208,13 +197,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (f"beam:\n{indent(BOMB, ' ')}", "beam must be a list of options. Received: {"),
         (f"- &s [x]\n{indent(BOMB.replace(': &', ' : &'), '- ')}", "c.yaml must map options to"),
         (f"train:\n{indent(BOMB, ' ')}? [*a11]\n: 1", "not valid YAML: a key is a list or a"),
-        ("? {a: b}\n: 1", "c.yaml is not valid YAML: a key is a list or a mapping"),
         ("language: &a [*a]", "c.yaml is not valid YAML: found unconstructable recursive node"),
-        (f"subset: {'[' * 5_000}", "c.yaml is nested too deeply. Remove brackets"),
         (f"subset: {'[' * 5_000}{']' * 5_000}", "c.yaml is nested too deeply. Remove brackets"),
-        ("{a: " * 5_000, "c.yaml is nested too deeply. Remove brackets"),
-        (f"{'x' * 1_000_000}: 1", "c.yaml is not valid YAML: mapping values"),
-        (f"? {'x' * 1_000_000}\n: 1", "c.yaml: there is no option xxx"),
     ],
 )
 def test_files_with_huge_values_get_one_short_line(run, text, message):
@@ -223,20 +207,11 @@ def test_files_with_huge_values_get_one_short_line(run, text, message):
     assert len(line) < 2_500
 
 
-def test_an_alias_repeats_a_value(run):
-    assert run("language: &l de\nsubset: [*l, *l]")["subset"] == ["de", "de"]
-
-
-def test_only_commands_with_beam_accept_its_options(run):
-    assert "there is no option beam." in run("beam: [x]", name="plain")
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("no.yaml", "no.yaml cannot be read: No such file or directory"),
         ("folder", "folder cannot be read: Is a directory"),
-        ("gs://bucket/c.yaml", "gs://bucket/c.yaml is not on this machine"),
         ("latin.yaml", "latin.yaml is not valid YAML: 'utf-8' codec"),
     ],
 )
@@ -253,8 +228,6 @@ def test_unreadable_files_are_errors(tmp_path, monkeypatch, name, message):
     [
         ("seed: five", "--seed must be a whole number. Received: five."),
         ("validation_fraction: much", "--validation-fraction must be a number. Received: much."),
-        ("download: maybe", "--download must be true or false. Received: maybe."),
-        ("keep_identical: maybe", "--reject-identical must be true or false. Received: maybe."),
     ],
 )
 def test_errors_about_types_name_the_flags(tmp_path, capsys, text, message):

@@ -5,14 +5,11 @@ from typing import Annotated
 
 import pytest
 import typer
-from command_line import run
 
-from tt.cli.commands.preprocess import _leave_held_out_input
 from tt.cli.decorators import command
 from tt.cli.errors import say
 from tt.cli.flags_of_fields import Given, options_of
 from tt.model.errors import UserError, require
-from tt.pipelines.translate.watching import Watch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,20 +92,6 @@ def test_fields_in_messages_become_flags(capsys, message, expected):
     assert printed(capsys, message) == [f"note: {expected}", f"tt: error: {expected}"]
 
 
-def test_lines_of_a_watch_name_flags(capsys, monkeypatch):
-    def run_once(watch, report):
-        report(
-            "tt: warning: a.csv is damaged: `on_bad_file=skip`, `input`, `encoding`, `no_option`"
-        )
-        return watch.metrics.snapshot()
-
-    monkeypatch.setattr(Watch, "check", lambda *_: None)
-    monkeypatch.setattr(Watch, "run", run_once)
-    assert run("translate-batch", "in.parquet", "--watch", "1s") == 0
-    line = "tt: warning: a.csv is damaged: --on-bad-file skip, INPUT, --encoding, `no_option`"
-    assert line in capsys.readouterr().err.splitlines()
-
-
 def test_error_of_a_dataclass_names_the_flag(capsys, tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("least: 0\n")
@@ -117,8 +100,3 @@ def test_error_of_a_dataclass_names_the_flag(capsys, tmp_path):
             app(["message", *given])
         message = "tt: error: --least must be positive. Received: 0\n"
         assert capsys.readouterr().err == message
-
-
-def test_unwritable_held_out_sentences_are_an_error(tmp_path):
-    with pytest.raises(UserError, match=r"input\.parquet cannot be written \(No such"):
-        _leave_held_out_input(tmp_path / "gone/input.parquet")
