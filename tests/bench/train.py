@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import tensorflow as tf
 from corpus import make_corpus, make_vocabulary
 from processes import CommandError, Target, available_cores, cache_folder, judge, run
@@ -49,6 +50,7 @@ _HERE = Path(__file__).resolve().parent
 _TT = Path(sys.executable).with_name("tt")
 _TORCH_PYTHON = Path(sys.prefix, "torch", "bin", "python")
 _OURS, _PEER, _BEFORE = "tt", "PyTorch", "tt before"
+_VOCABULARY_PAIRS = 20_000
 _MOST_TOKENS = 40  # per side, so that all lengths occur in the first round
 _LIMITS = {_PEER: 1.15, _BEFORE: 0.98}  # the smallest ratios of tt's speed to theirs
 _SECONDS = re.compile(r"([\d.e-]+) seconds")
@@ -126,12 +128,14 @@ def prepare(case: Case, *, folder: Path) -> Job:
     """Write the dataset of a case, and the batches that `Trainer` will make from it."""
     dataset = folder / f"{case.preset}-dataset"
     cache = cache_folder()
+    texts = pq.read_table(make_corpus(_VOCABULARY_PAIRS, cache=cache))
+    size = case.vocabulary_size
+    vocabulary = make_vocabulary(cache=cache, name="training", table=texts, size=size)
     run(
         [
             *(_TT, "preprocess", make_corpus(case.pairs, cache=cache), "--output", dataset),
             *("--source-column", "source", "--target-column", "target", "--shards", "1"),
-            *("--vocab", make_vocabulary(cache=cache, size=case.vocabulary_size)),
-            *("--max-tokens", str(_MOST_TOKENS), "--no-language-filter"),
+            *("--vocab", vocabulary, "--max-tokens", str(_MOST_TOKENS), "--no-language-filter"),
         ],
         cores=1,
         folder=folder,
