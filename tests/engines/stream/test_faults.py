@@ -126,21 +126,6 @@ def test_no_message_is_lost_when_a_broker_is_down_for_a_minute(own_kafka, start)
     assert committed == [1000, 1000]
 
 
-def test_an_idle_member_continues_after_its_broker_restarts(own_kafka, start):
-    options = stream(own_kafka)
-    own_kafka.put(topic_of(options["input"]), values(5))
-    watch = own_kafka.watch(topic_of(options["output"]))
-    child = start(options)
-    watch.wait_for(5, process=child)
-    own_kafka.kill()
-    time.sleep(12)  # until the client has forgotten its connections
-    own_kafka.come_back()
-    own_kafka.put(topic_of(options["input"]), values(5, 5), first=5)
-    watch.wait_for(10, process=child, seconds=2 * PATIENCE)
-    end(child)
-    assert watch.look(1) == 10
-
-
 def test_a_transaction_that_the_broker_aborted_is_repeated(kafka, start, tmp_path):
     """The pause between the write and the commit is longer than a transaction may take."""
     config = tmp_path / "config"
@@ -213,8 +198,9 @@ def test_a_new_group_that_starts_at_the_end_loses_no_message(kafka, start, tmp_p
 # Messages.
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-@pytest.mark.parametrize("has_dead_letter", [True, False])
+@pytest.mark.parametrize(
+    ("delivery", "has_dead_letter"), [("exactly-once", True), ("at-least-once", False)]
+)
 def test_no_message_blocks_a_partition(kafka, start, tmp_path, delivery, has_dead_letter):
     """The client does not know the limit of the topics, so the broker refuses messages."""
     config = tmp_path / "config"

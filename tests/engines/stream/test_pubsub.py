@@ -237,13 +237,11 @@ def test_a_topic_without_rights_gives_a_one_line_error(service, start):
     assert service.unacknowledged(stream.subscription) == 10
 
 
-# Mistakes give a one-line error before any message is read.
+def test_mistakes_give_a_one_line_error_before_any_message_is_read(service):
+    stream, missing = Stream(service), f"pubsub://{PROJECT}/missing"
+    good = [stream.subscription, stream.output]
 
-
-@pytest.fixture
-def refused(service):
     def refused(*arguments):
-        """Return the one-line error of a refused command."""
         run = functools.partial(run_tt_with, PUBSUB_EMULATOR_HOST=service.address)
         ended = Child(run, ["translate-stream", *arguments, "--model", "m"]).wait(PATIENCE)
         assert ended.code == 2, ended.lines
@@ -251,29 +249,13 @@ def refused(service):
         [line] = [line for line in ended.lines if "tt: error: " in line]
         return line
 
-    return refused
-
-
-def test_missing_topics_and_subscriptions_are_named(service, refused):
-    stream = Stream(service)
-    missing = f"pubsub://{PROJECT}/missing"
     line = refused(missing, stream.output)
     assert f"INPUT ({missing}) does not exist" in line
     assert "gcloud pubsub subscriptions create" in line
-    line = refused(stream.subscription, missing)
-    assert f"OUTPUT ({missing}) does not exist" in line
-    line = refused(stream.subscription, stream.output, "--dead-letter", missing)
+    assert f"OUTPUT ({missing}) does not exist" in refused(stream.subscription, missing)
+    line = refused(*good, "--dead-letter", missing)
     assert f"--dead-letter ({missing}) does not exist" in line
-
-
-def test_a_stream_that_would_read_its_own_output_is_refused(service, refused):
-    stream = Stream(service)
     line = refused(stream.subscription, stream.input)
     assert "OUTPUT is the topic of the subscription" in line
-
-
-def test_a_service_that_does_not_answer_gives_a_one_line_error(service, refused):
-    stream = Stream(service)
     service.stop()
-    line = refused(stream.subscription, stream.output)
-    assert "Pub/Sub does not answer for INPUT" in line
+    assert "Pub/Sub does not answer for INPUT" in refused(*good)
