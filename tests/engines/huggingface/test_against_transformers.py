@@ -26,10 +26,9 @@ GREEDY = ("--beam-size", "1", "--length-penalty", "0")
 BEAMS = ("--beam-size", "4", "--length-penalty", "0", "--patience", "2")
 TT = Path(sys.executable).with_name("tt")
 
-for python in (huggingface.PYTHON, huggingface.OLD_PYTHON):
-    if not python.is_file():
-        reason = f"{python} does not exist: run `make test-huggingface`"
-        pytest.skip(reason, allow_module_level=True)
+if not huggingface.PYTHON.is_file():
+    reason = f"{huggingface.PYTHON} does not exist: run `make test-huggingface`"
+    pytest.skip(reason, allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +41,36 @@ def new():
 
 @pytest.fixture(scope="module")
 def old():
-    """Transformers of 2022."""
+    """Transformers of 2022, which also writes the tokenizers of NLLB."""
+    if not huggingface.OLD_PYTHON.is_file():
+        reason = f"{huggingface.OLD_PYTHON} does not exist: run `make test-huggingface-old`"
+        pytest.skip(reason)
     program = huggingface.Transformers(huggingface.OLD_PYTHON)
     yield program
     program.stop()
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
-def model(request, new, old, tmp_path_factory):
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.headline if name == "marian" else ())
+        for name in VARIANTS
+    ],
+)
+def model(request, new, tmp_path_factory):
     """A model of each variant with its translations by Transformers."""
     variant = VARIANTS[request.param]
     folder = tmp_path_factory.mktemp("created") / request.param.replace(", ", "-").replace(" ", "-")
+    old = request.getfixturevalue("old") if variant.kind == "nllb" else None
     huggingface.create(new, folder, variant, old=old)
     return Model(variant, folder, translate(new, folder, variant))
 
 
 @pytest.fixture(scope="module")
-def trained(new, old):
+def trained(new):
     """A MarianMT model that translates the embedded corpus."""
     variant = huggingface.Variant()
-    folder = huggingface.trained_model(new, old=old)
+    folder = huggingface.trained_model(new)
     return Model(variant, folder, translate(new, folder, variant))
 
 

@@ -32,6 +32,7 @@ LAST, FIRST = 253402300799999999, -62135596800000000  # microseconds since 1970
 KINDS = {"int96": ("INT96", "CORRECTED"), "micros": ("TIMESTAMP_MICROS", "LEGACY")}
 
 
+@pytest.mark.headline
 def test_spark_reads_the_new_columns_and_the_old_values(tmp_path, model_folder, capsys):
     source, output = tmp_path / "in", tmp_path / "out"
     for_each_kind = (
