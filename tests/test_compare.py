@@ -20,7 +20,7 @@ from vocabularies import TEXTS, make_vocabulary
 
 CASES = tomllib.loads((Path(__file__).parent / "compare/cases.toml").read_text("utf-8"))["cases"]
 TABLE = pa.table({"id": [1, 2], "translation": ["uno", None]})
-MANIFEST = {"rows": {"ok": 1, "null": 1}, "seconds": 3.25, "files": ["a", "b"]}
+MANIFEST = {"rows": {"ok": 1, "null": 1}, "seconds": 3.25, "rejected": {"header": 1}}
 
 
 def write_results(root, *, table=TABLE, manifest=MANIFEST, said="2 rows in 3 s\n", code=0):

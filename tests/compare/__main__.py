@@ -123,7 +123,8 @@ class Comparison:
             (old / "done").write_text(str(old), "utf-8")
             shutil.move(old, kept)
         run_case(self._after.connect(), script, new, self._inputs)
-        results = read_results(kept, Path((kept / "done").read_text("utf-8"))), read_results(new)
+        ran_in = Path((kept / "done").read_text("utf-8"))
+        results = read_results(kept, ran_in), read_results(new)
         for entry in self._datasets:
             if name in entry["cases"]:
                 self._use_pairs(entry, results, (kept, new))

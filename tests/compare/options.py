@@ -24,7 +24,7 @@ def unused_options(scripts: Iterable[str], options: Mapping[str, Iterable[str]])
             if words[:1] == ["until"]:
                 words = words[2:]
             if words[:1] == ["tt"] and words[1:2] and words[1] in used:
-                used[words[1]].update(words[2:])
+                used[words[1]].update("--verbose" if each == "-v" else each for each in words[2:])
     return [
         f"tt {command} {option}"
         for command, names in options.items()
@@ -34,7 +34,7 @@ def unused_options(scripts: Iterable[str], options: Mapping[str, Iterable[str]])
 
 
 def long_options(command: str) -> list[str]:
-    """Return the long options of a command, and `-v`, which has no other use."""
+    """Return the long options of a command."""
     parameters = load_command(command).params
     names = [name for each in parameters for name in (*each.opts, *each.secondary_opts)]
-    return [name for name in names if name.startswith("--") and name != "--verbose"]
+    return [name for name in names if name.startswith("--")]

@@ -118,7 +118,7 @@ def flatten(value: Any, root: Path, place: str = "") -> Iterator[tuple[str, str]
     if isinstance(value, dict) and value:
         if _SPEED.match(str(value.get("chart"))):
             return
-        if "header" in value:
+        if isinstance(value.get("header"), list):
             is_kept = [name not in _SKIPPED_COLUMNS for name in value["header"]]
             rows = [list(itertools.compress(row, is_kept)) for row in value["rows"]]
             value = value | {"rows": rows}
