@@ -102,6 +102,11 @@ def test_added_line_is_a_single_difference(compare):
     ]
 
 
+def test_progress_of_a_slow_run_is_no_difference(compare):
+    said = "2 rows in 3 s\nreading: 300 of 500 pairs, 150 pairs/s, 0:01 left\ntraining: 1:03\n"
+    assert compare(said=said) == []
+
+
 def test_missing_file_is_a_difference(tmp_path):
     before, after = (read_results(write_results(tmp_path / name)) for name in "ba")
     del after["1.err"]

@@ -35,7 +35,7 @@ SKIPPED = re.compile(
 )
 _FACTS = "time of all workers|rows per second of a worker|worker hours per million rows"
 _SKIPPED_KEYS = re.compile(
-    rf"(^|[._])({_FACTS}|seconds|time|created|changed|modified|modified_ns|mtime|started|began"
+    rf"(^|[._])({_FACTS}|output_bytes|seconds|time|created|changed|modified|mtime|started|began"
     r"|versions|machine|host|pid|worker|workers|per_second|speed|run_id)($|[.\[_])"
 )
 _SKIPPED_COLUMNS = {"host", "process", "thread", "seconds"}  # of the table of workers
@@ -53,7 +53,10 @@ _VARIABLE = [
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
 ]
 _SPEED = re.compile("Target tokens/s")  # the name of a column and of a chart
-_LOG = re.compile(r"(apache_beam|absl|tensorflow)[\w.]*: ")  # a message of a library, with -v
+_PASSING = re.compile(  # messages of libraries, with -v, and the progress of long work
+    r"(apache_beam|absl|tensorflow)[\w.]*: |[a-z][\w ]*: [\d,]+ of [\d,]+ "
+    r"|[a-z].*(: (\d+:)?\d+:\d\d|, [\d:]+ left|since the start)$"
+)
 _DECOMPRESS = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".zst": lambda data: _zstd(data)}
 _TEXTS = {
     ".code", ".csv", ".err", ".html", ".jsonl", ".md", ".out", ".tmx", ".tsv", ".txt", ".yaml",
@@ -104,7 +107,7 @@ def read_places(path: Path, root: Path) -> Iterator[tuple[str, str]]:
         yield from flatten(json.loads(data), root)
     elif suffix in _TEXTS:
         lines = data.decode("utf-8", "backslashreplace").split("\n")
-        lines = [line for line in lines if suffix != ".err" or not _LOG.match(line)]
+        lines = [line for line in lines if suffix != ".err" or not _PASSING.match(line)]
         for number, line in enumerate(_without_speeds(lines), 1):
             yield f"{LINE}{number}", without_variables(line, root)
     else:
@@ -112,7 +115,7 @@ def read_places(path: Path, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def flatten(value: Any, root: Path, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the places and values of a JSON value, without times and versions."""
+    """Yield the places and values of a JSON value, without times, versions and sizes of files."""
     if _SKIPPED_KEYS.search(place):
         return
     if isinstance(value, dict) and value:
