@@ -42,6 +42,9 @@ settings.register_profile("patient", derandomize=True, **patience)
 settings.register_profile("random", derandomize=False, **patience)
 settings.load_profile("patient")
 
+# Tests end programs, but not the machine, so they need not wait for the disk.
+os.fsync = lambda descriptor: None
+
 WORKER_MEMORY = 3 * 2**30  # bytes that a process of xdist may need
 
 

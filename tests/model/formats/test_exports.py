@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import re
@@ -24,7 +25,6 @@ import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
-from bench.compare_ctranslate2 import compare, translate_ids
 from command_line import last_error, run
 from models import ROWS, random_rows, write_model
 from toy import toy_sentences
@@ -39,7 +39,7 @@ from tt.model.formats.exports import (
     export_ctranslate2,
     export_saved_model,
 )
-from tt.model.formats.foreign import POSITIONS
+from tt.model.formats.foreign import POSITIONS, load_tokens
 from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
 from tt.model.remote_files import storage_errors
 from tt.model.text.vocabulary import (
@@ -162,13 +162,35 @@ def test_saved_model_accepts_an_empty_batch(one_model, tmp_path, decoding):
 # ----------------------------------------------------------------------------- CTranslate2
 
 
+def translate_ids(exported, rows):
+    """Translate ids greedily with CTranslate2, and return ids without EOS.
+
+    CTranslate2 has one limit per call, but `tt` has one per sentence. In `tt`, the last id within
+    the limit is the EOS that it forces.
+    """
+    source, target = (load_tokens(exported, side) for side in ("source", "target"))
+    translator = ctranslate2.Translator(str(exported), compute_type="float32", intra_threads=1)
+    translations = {}
+    for length, group in itertools.groupby(sorted(range(len(rows)), key=lambda i: len(rows[i])),
+                                           key=lambda i: len(rows[i])):  # fmt: skip
+        members = list(group)
+        found = translator.translate_batch(
+            [[source[j] for j in rows[i][1:-1]] for i in members],  # CTranslate2 adds BOS and EOS
+            beam_size=1, length_penalty=0, min_decoding_length=0,
+            max_decoding_length=length + EXTRA_TOKENS - 1,
+        )  # fmt: skip
+        for i, result in zip(members, found, strict=True):
+            translations[i] = [target.index(token) for token in result.hypotheses[0]]
+    return [translations[i] for i in range(len(rows))]
+
+
 def test_ctranslate2_gives_the_same_greedy_ids(random_model, tmp_path):
     export_ctranslate2(random_model, tmp_path / "exported")
     decoding = Decoding(beam_size=1, max_extra_tokens=EXTRA_TOKENS)
     translator = TensorFlowTranslator.load(random_model, decoding=decoding)
     rows = random_rows(translator)
     ours = translator_ids(translator, rows)
-    theirs = translate_ids(tmp_path / "exported", rows, extra_tokens=EXTRA_TOKENS)
+    theirs = translate_ids(tmp_path / "exported", rows)
     identical = sum(a == b for a, b in zip(ours, theirs, strict=True))
     different = len({tuple(row) for row in ours})
     print(f"{identical} of {ROWS} identical, {different} different ones")
@@ -180,10 +202,6 @@ def test_trained_model_gives_the_same_translations_from_pieces(trained_toy, tmp_
     model = trained_toy.run / "model"
     export_ctranslate2(model, tmp_path / "exported")
     texts = [source for source, _ in toy_sentences(500, seed=9)]
-    found = compare(model, tmp_path / "exported", ["", *texts])
-    assert (found.sentences, found.differences) == (500, [])
-    assert found.distinct > 100
-
     # The usual call has pieces as input and output, and sets only the beam size. CTranslate2 has a
     # different length penalty, so its beams may differ.
     model_file = str(tmp_path / "exported" / SHARED_MODEL)
@@ -197,6 +215,7 @@ def test_trained_model_gives_the_same_translations_from_pieces(trained_toy, tmp_
         ours = TensorFlowTranslator.load(model, decoding=Decoding(beam_size=beam_size))
         pairs = zip(ours.translate(["", *texts]), theirs, strict=True)
         assert sum(translation.text == text for translation, text in pairs) >= least
+        assert len({*theirs}) > 100
 
 
 def test_hidden_ids_are_never_chosen_in_int8(one_model, tmp_path):
