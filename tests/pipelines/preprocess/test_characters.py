@@ -10,11 +10,6 @@ from tt.pipelines.preprocess import characters
 from tt.pipelines.preprocess.filters import MOST_CHARACTERS
 
 
-@pytest.mark.parametrize("name", ["Latin", "Yi", "Nko", "Ol_Chiki", "Japanese", "Korean"])
-def test_known_scripts(name):
-    characters.check_script(name)
-
-
 @pytest.mark.parametrize(
     "name", ["", "latin", "Lu", "L", "Any", "Common", "Inherited", "Klingon", "Latin}", "Latn"]
 )

@@ -71,7 +71,7 @@ def test_shared_tokens_become_placeholders(source, target, expected):
     assert found.placeholders == found.source.count("⟦")
 
 
-@pytest.mark.parametrize("text", ["<b>Tom</b>", "5 km", "5%", "`Tom`", "⟦1⟧"])
+@pytest.mark.parametrize("text", ["<b>Tom</b>", "Tom{x}", "5 km", "5%", "`Tom`", "⟦1⟧"])
 def test_tokens_that_overlap_or_touch_spans_are_kept(text):
     """A translation keeps these tokens as parts of the spans."""
     for source, target in ((f"a {text}", f"b {text}"), (f"a {text}", f"b {text.strip('<b>/`')} x")):

@@ -141,6 +141,14 @@ def test_footer_that_is_longer_than_the_first_read(tmp_path, monkeypatch):
     assert find_spill(region.path) == ([((TRAIN, 0), region)], {}, {})
 
 
+def test_sort_key_may_differ_from_the_group():
+    spilled = batch((1, 0, 0, b"a"), (2, 0, 1, b"b"), (2, 0, 2, b"c"), (3, 0, 3, b"d"))
+    spilled.headers["key"] = [8, 6, 1, 7]
+    merged = merge_bucket([spilled])
+    assert texts(merged.batch) == [b"b", b"d", b"a"]
+    assert pairs(merged.duplicates) == [(0, 2)]
+
+
 def test_records_with_half_of_a_digest_in_common_are_not_duplicates():
     spilled = batch(*((5, 0, row, record) for row, record in enumerate([b"a", b"b", b"a", b"b"])))
     spilled.headers["group_low"] = [1, 2, 1, 2]
