@@ -245,8 +245,8 @@ def measure(job: Job, *, folder: Path, options: argparse.Namespace) -> dict[str,
                 if number >= case.warm_ups:
                     rates[competitor.name].append(tokens / seconds)
             said = ", ".join(f"{name} {found[-1]:,.0f}" for name, found in rates.items() if found)
-            done = f"{case.preset}  round {number + 1 - case.warm_ups}/{case.rounds}: {said}"
-            print(done, file=sys.stderr, flush=True)
+            label = f"{case.preset}  round {number + 1} of {len(job.target_tokens)}"
+            print(f"{label}: {said or 'warm-up'}", file=sys.stderr, flush=True)
     return rates
 
 
