@@ -321,3 +321,20 @@ def test_the_documents_list_every_status_and_reason():
     for name, value in {**vars(filters), **vars(held_out)}.items():
         if name.isupper() and isinstance(value, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", value):
             assert any(f"`{value}`" in line for line in listed), value
+
+
+def test_listed_promises_have_a_page_and_tests():
+    """`tests/promises.tsv` lists what the documents promise, and the tests that show it."""
+    lines = (ROOT / "tests/promises.tsv").read_text("utf-8").splitlines()[1:]
+    wrong = []
+    for line in lines:
+        pages, promise, tests = line.split("\t")
+        missing = [page for page in pages.split(", ") if not (ROOT / page).is_file()]
+        for test in tests.split():
+            module, name = test.split("::")
+            path = ROOT / module
+            if not path.is_file() or f"\ndef {name}(" not in path.read_text("utf-8"):
+                missing.append(test)
+        if missing or not tests:
+            wrong.append((promise, missing))
+    assert not wrong

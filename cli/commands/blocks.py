@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from tt.model.errors import UserError
 from tt.model.inspection.blocks import (
     PERCENT,
     Bars,
@@ -54,8 +55,13 @@ def print_blocks(
       blocks: The blocks.
       stream: The stream to write to.
       most: The maximum number of lines; None for all.
+
+    Raises:
+      UserError: stdout is closed.
     """
     stream = stream or sys.stdout
+    if stream is None:
+        raise UserError("stdout is closed. Redirect it, such as > scores.txt")
     width = None if stream.isatty() else _PLAIN_WIDTH
     console = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as captured:

@@ -140,6 +140,9 @@ def test_stdin_can_be_read(folder, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     assert run("evaluate", name, "--reference", "r.txt") == 2
     assert "stdin is closed" in last_error(capsys)
+    monkeypatch.setattr("sys.stdout", None)
+    assert run("evaluate", "r.txt", "--reference", "r.txt") == 2
+    assert last_error(capsys) == "tt: error: stdout is closed. Redirect it, such as > scores.txt"
 
 
 def test_references_can_be_columns_of_the_translations_table(folder, capsys):
