@@ -17,7 +17,6 @@ from translation_jobs import write
 
 from tt.model.formats.model_card import TrainingData
 from tt.model.formats.model_folder import CONFIG_FILE
-from tt.pipelines.reports.evaluate import describe_unspaced
 from tt.pipelines.texts.languages import (
     SAMPLE,
     compare_language,
@@ -246,18 +245,6 @@ def test_few_texts_cause_no_warning():
         "model"
     ]
     assert describe_other_texts(german * 20, data=TrainingData()) == []
-
-
-@pytest.mark.parametrize(
-    ("texts", "is_unspaced"),
-    [
-        (["今天天气很好。", "OK"], True),
-        (["Good weather 好", "in Berlin"], False),
-        ([], False),
-    ],
-)
-def test_texts_without_spaces_are_detected(texts, is_unspaced):
-    assert len(describe_unspaced(texts)) == is_unspaced
 
 
 # The commands.

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from tt.pipelines.texts.placing import (
     Role,
     Tag,
-    find_partners,
     find_words,
-    needs_links,
     place_tags,
 )
 
@@ -213,37 +211,6 @@ def test_tags_stay_at_their_places_if_the_translation_is_the_source(marked):
     links = np.eye(len(find_words(source)))
     found, _ = place_tags(tags, source=source, target=source, links=links)
     assert found.replace(" ", "") == marked.replace(" ", "")
-
-
-@pytest.mark.parametrize(
-    ("marked", "partners"),
-    [
-        ("<b>x</b>", {0: 1, 1: 0}),
-        ("<b><b>x</b></b>", {0: 3, 3: 0, 1: 2, 2: 1}),
-        ("<b><i>x</b></i>", {0: 2, 2: 0}),
-        ("</b>x<b>", {}),
-        ("<b/>x</b>", {}),
-        ("<i>x<b>y</i>", {0: 2, 2: 0}),
-    ],
-)
-def test_partners_of_tags(marked, partners):
-    assert find_partners(read_tags(marked)[1]) == partners
-
-
-@pytest.mark.parametrize(
-    ("marked", "expected"),
-    [
-        ("<b>x y</b>", False),
-        ("<b><i>x y</i></b>", False),
-        ("<b>x</b> y", True),
-        ("<b>x y</b>.", True),
-        ("<b>x <i>y</i></b>", True),
-        ("x<br/>y", True),
-    ],
-)
-def test_links_are_needed_only_for_tags_between_the_ends(marked, expected):
-    source, tags = read_tags(marked)
-    assert needs_links(tags, find_words(source)) is expected
 
 
 @pytest.mark.parametrize(

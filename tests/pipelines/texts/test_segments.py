@@ -148,22 +148,6 @@ def test_sentences_without_a_mark_between_them(language, text, sentences):
     assert sum(not part.isspace() for part in found) == sentences
 
 
-def test_list_marks_are_cut_off():
-    text = "- One thing.\n * Another - thing.\n— Yes. — No.\n-5 degrees"
-    assert split_sentences(text, language="en") == [
-        *("-", " ", "One thing.", "\n ", "*", " ", "Another - thing.", "\n"),
-        *("—", " ", "Yes.", " ", "— No.", "\n", "-5 degrees"),
-    ]
-
-
-def test_marks_of_headings_and_quotations_are_cut_off():
-    text = "## One thing.\n> Another > thing.\n#tag is none. # Nor this.\n####### Nor that"
-    assert split_sentences(text, language="en") == [
-        *("##", " ", "One thing.", "\n", ">", " ", "Another > thing.", "\n"),
-        *("#tag is none.", " ", "# Nor this.", "\n", "####### Nor that"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "pieces"),
     [

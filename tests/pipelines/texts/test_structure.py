@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dictionary import Copier, Dictionary
+from dictionary import Dictionary
 
 from tt.model.formats.model_card import TrainingData
 from tt.model.text.spans import Protection
@@ -30,30 +30,6 @@ def result(text, **options):
 
 
 # --- texts with structure, figures and capitals ----------------------------------------------
-
-
-@pytest.mark.parametrize("placeholders", [0, 8])
-@pytest.mark.parametrize(
-    ("text", "translation"),
-    [
-        ("| dog | a brown dog runs |", "| Perro | Un perro marrón corre |"),
-        (
-            "[The teacher](https://example.com) reads the book.",
-            "[El profesor](https://example.com) lee el libro.",
-        ),
-        ("I have $5 and 20 €.", "Yo tengo $5 y 20 €."),
-        (
-            "<b>The teacher</b> reads <i>the book</i>.",
-            "<b>El profesor</b> lee <i>el libro</i>.",
-        ),
-        ("&lt;b&gt;A man&lt;/b&gt; runs", "&lt;b&gt;Un hombre&lt;/b&gt; corre"),
-        ("TOM IS A VERY GOOD TEACHER.", "TOM ES UN MUY BUENO PROFESOR."),
-        ("N/A", "N/A"),
-        ("- a red ball", "- Un balón rojo"),
-    ],
-)
-def test_texts_come_back_right(text, translation, placeholders):
-    assert result(text, placeholders=placeholders) == (translation, ())
 
 
 @pytest.mark.parametrize(
@@ -168,13 +144,6 @@ def test_wrapped_lines_stay_wrapped(mark):
     assert words.strip() == "El profesor lee el libro en el casa y el perro corre."
 
 
-@pytest.mark.parametrize("mark", ["> > ", "  "])
-def test_lines_of_a_copy_break_at_the_same_places(mark):
-    lines = ["A long first line of the text,", "then", "a second long line with words", "and end"]
-    text = "\n".join(mark + line for line in lines)
-    assert translate(text, translator=Copier(), texts="markdown").translation == text
-
-
 # --- HTML ------------------------------------------------------------------------------------
 
 
@@ -209,6 +178,9 @@ def test_lines_of_a_copy_break_at_the_same_places(mark):
         ),
         ("The <b>red</b> <i>ball</i> is here.", "El <i>balón</i> <b>rojo</b> es aquí."),
         ("<p>The dog<b>s</b> runs here</p>", "<p>El <b>perros</b> corre aquí</p>"),
+        # A tag at an end of a sentence stays with its partner inside.
+        ("the red <b>ball</b>", "El <b>balón</b> rojo"),
+        ("<p><b>Red</b> ball</p>", "<p>Balón <b>rojo</b></p>"),
         # Items of a menu have no space between them.
         ("<span>The dog</span><span>The cat</span>", "<span>El perro</span><span>El gato</span>"),
         ("<li><b><a href='/a'>Red dog</a><a href='/b'>Old cat</a></b></li>",
@@ -236,6 +208,9 @@ def test_mark_that_the_model_adds_is_encoded_in_html():
     assert result("<p>a cat & a <</p>", lexicon={"cat": "<gato> & co"})[0] == (
         "<p>Un <gato&gt; & co & un <</p>"
     ), "the source writes these marks without entities"
+    assert result('<img alt="a cat">', lexicon={"cat": 'gato "x"'})[0] == (
+        '<img alt="Un gato &quot;x&quot;">'
+    )
 
 
 @pytest.mark.parametrize("placeholders", [0, 8])
@@ -365,9 +340,3 @@ def test_uncertain_tag_is_flagged():
 def test_format_of_texts(text, plain, markdown, html):
     found = [translate(text, texts=name).translation for name in ("plain", "markdown", "html")]
     assert found == [plain, markdown, html]
-
-
-def test_nothing_is_protected_without_protection():
-    off = Protection(protect=False)
-    text = "[The dog](https://the.dog) {dog}"
-    assert result(text, protection=off)[0] == "[El perro](https://el.perro) {perro}"

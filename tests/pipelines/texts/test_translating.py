@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.errors import UserError
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.planning import call_on_parts
 from tt.pipelines.texts.translating import STATUSES, TranslatedText, translate_texts
 
 
@@ -359,19 +358,6 @@ def test_first_error_is_raised_if_the_probe_fails(poison):
         with pytest.raises(ValueError, match="of the machine") as raised:
             translate(texts, First(**{poison: "!a"}))
         assert str(raised.value).endswith(f"with {shown}")
-
-
-@given(bad=st.lists(st.booleans(), max_size=40))
-def test_bisection_finds_exactly_the_failing_sources(bad):
-    def function(sources):
-        if any(bad[i] for i in sources):
-            raise ValueError(str([i for i in sources if bad[i]]))
-        return [i * 10 for i in sources]
-
-    found = call_on_parts(function, [*range(len(bad))], is_input_error=lambda error: True)
-    assert [str(x) if isinstance(x, Exception) else x for x in found] == [
-        f"[{i}]" if is_bad else i * 10 for i, is_bad in enumerate(bad)
-    ]
 
 
 # --- independence of rows -------------------------------------------------------------------
