@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tt.model.errors import UserError
-from tt.model.folders import atomic_folder, lock_folder
+from tt.model.folders import atomic_folder
 
 OF_KILLED = "0123456789abcdef" * 2
 
@@ -88,12 +88,3 @@ def test_failed_shared_folder_is_deleted_with_old_leftovers(tmp_path):
     ):
         raise RuntimeError("out of luck")
     assert names(tmp_path) == ["made.3.tmp"]
-
-
-def test_lock_message_contains_the_activity(tmp_path):
-    with (
-        lock_folder(tmp_path, name="x.lock", remedy=""),
-        pytest.raises(UserError, match=r"^another process is writing this "),
-        lock_folder(tmp_path, name="x.lock", activity="is writing this", remedy="wait"),
-    ):
-        pass

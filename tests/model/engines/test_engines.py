@@ -14,7 +14,7 @@ from models import random_rows, with_weight, write_model
 from toy import toy_sentences
 
 from tt.model.engines import ctranslate2_engine
-from tt.model.engines.loading import check_engine, convert, load_translator
+from tt.model.engines.loading import convert, load_translator
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.engines.translator import Engine, is_on_gpus
 from tt.model.errors import NotFiniteError, UserError
@@ -331,26 +331,6 @@ def test_loading_errors_are_one_line(model_folder, tmp_path):
     (tmp_path / "exported/shared_vocabulary.json").unlink()
     with pytest.raises(UserError, match=r"has no (source|target)_vocabulary.json"):
         load(tmp_path / "exported", CTRANSLATE2)
-
-
-def test_check_engine_finds_errors_without_weights(model_folder, tmp_path, monkeypatch):
-    def refused(folder=model_folder, engine=CTRANSLATE2, most=258, **fields):
-        with pytest.raises(UserError) as caught:
-            check_engine(folder, decoding=Decoding(**fields), engine=engine, max_source_tokens=most)
-        return str(caught.value)
-
-    rule = "must be at most 2,048, the number of positions in CTranslate2's model"
-    assert refused(max_decoding_length=4096) == f"`max_decoding_length` {rule}. Received: 4,096"
-    assert refused(most=2049) == f"`max_source_tokens` {rule}. Received: 2,049"
-    for engine in (TENSORFLOW, CTRANSLATE2):
-        assert refused(tmp_path / "nowhere", engine).startswith("no model folder at ")
-    exported = tmp_path / "exported"
-    export_ctranslate2(model_folder, exported)
-    assert "Set `engine=ctranslate2`" in refused(exported, TENSORFLOW)
-    long = Decoding(max_decoding_length=4096)
-    check_engine(model_folder, decoding=long, engine=TENSORFLOW, max_source_tokens=4096)
-    for folder in (model_folder, model_folder.parent, exported):
-        check_engine(folder, decoding=GREEDY, engine=CTRANSLATE2, max_source_tokens=2048)
 
 
 def test_cache_that_cannot_be_written_is_an_error(model_folder, tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ import pyarrow.compute as pc
 import pytest
 
 from tt.model.errors import UserError
-from tt.model.text import spans
 from tt.model.text.spans import MAYBE_SPAN, PLACEHOLDERS, Protection, Span, unite
 
 # Texts, and the spans in them.
@@ -69,16 +68,6 @@ def test_spans_are_found(text: str) -> None:
     found = Protection().find(text)
     assert [span.replacement for span in found if text[span.start : span.end]] == _TEXTS[text]
     assert all(text[span.start : span.end] == span.replacement for span in found)
-
-
-@pytest.mark.parametrize("text", [*_TEXTS, *_NONE])
-def test_skipping_groups_does_not_change_the_spans(text: str) -> None:
-    """Skipping groups of alternatives that cannot match does not change the result."""
-    every = spans._compile_groups(tuple(spans._GROUPS))
-    for part in (text, *text.split()):
-        expected = [each[0] for each in every.finditer(part)]
-        united = "".join(span.replacement for span in Protection().find(part))
-        assert united == "".join(expected), part
 
 
 @pytest.mark.parametrize("text", [text for text in _NONE if "50%" not in text])

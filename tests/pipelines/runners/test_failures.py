@@ -5,8 +5,6 @@ from __future__ import annotations
 import google.api_core.exceptions
 import google.auth.exceptions
 import grpc
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import requests
 from apache_beam.io.aws.clients.s3.messages import S3ClientError
@@ -128,29 +126,6 @@ def test_services_are_recognized_by_the_type_of_their_errors(error, service, rea
     wrapped.__cause__ = error
     assert str(explain_failure(wrapped, runner="DataflowRunner", is_taken=True)) == line
     assert str(explain(error)) == line
-
-
-@pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
-def test_refused_jobs_give_a_one_line_error(folder, capsys, monkeypatch, command, random_model):
-    pq.write_table(pa.table({"text": ["one"]}), "in.parquet")
-    arguments = {
-        "preprocess": TEXTS,
-        "translate-batch": ("in.parquet", "--model", random_model),
-    }[command]
-    beam = ("--", "--runner=PortableRunner", "--environment_type=LOOPBACK")
-    known, service, reason = SERVICES[0]
-    for error, line in (
-        (NotImplementedError("no such\nstep"), "PortableRunner did not accept the job (step). Run "
-         "the same command with -v for details"),
-        (known, f"{service} cannot be used ({reason}). {REMEDY}"),
-    ):  # fmt: skip
-
-        def fail(*_, error=error, **__):
-            raise error
-
-        monkeypatch.setattr(portable_runner.PortableRunner, "run_pipeline", fail)
-        assert run(command, *arguments, *beam) == 2
-        assert last_error(capsys) == f"tt: error: {line}"
 
 
 def test_unknown_errors_keep_their_traceback(folder, monkeypatch):

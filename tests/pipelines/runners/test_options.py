@@ -8,7 +8,7 @@ from command_line import last_error, run
 
 from tt.model.errors import UserError
 from tt.pipelines.runners.beam_options import parse_arguments
-from tt.pipelines.runners.options import RunnerOptions, parse_accelerator
+from tt.pipelines.runners.options import RunnerOptions
 
 DATAFLOW = {"runner": "dataflow", "project": "p", "region": "r", "staging": "gs://b/s/"}
 
@@ -144,10 +144,3 @@ def test_wrong_options_give_a_one_line_error(capsys, flags, said):
     arguments = ("gs://b/in.parquet", "--model", "gs://b/run", "--output", "gs://b/out")
     assert run("translate-batch", *arguments, *flags) == 2
     assert last_error(capsys) == f"tt: error: {said}"
-
-
-def test_accelerators_are_parsed():
-    assert parse_accelerator("nvidia-tesla-t4:2") == ("nvidia-tesla-t4", 2)
-    for wrong in ("l4", "nvidia-l4:0", "nvidia-l4:", "type:nvidia-l4;count:1"):
-        with pytest.raises(UserError, match="must be GPU or GPU:NUMBER"):
-            parse_accelerator(wrong)
