@@ -2,7 +2,7 @@
 
     make bench-train
     python tests/bench/train.py --only tiny --rounds 3 --no-peer
-    python tests/bench/train.py --no-peer --before ~/.cache/tt/before/7b6cc883/bin/python
+    python tests/bench/train.py --no-peer --before ~/.cache/tt/before/COMMIT/bin/python
 
 The processes train the same model on the same batches, in float32. `tt` uses `Trainer.train`, with
 its own input pipeline, metrics and reports. `train_peer.py` uses batches in memory. --before is the

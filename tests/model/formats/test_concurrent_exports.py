@@ -31,7 +31,7 @@ def test_command_is_refused_while_another_process_writes_its_output(folder, name
     with atomic_folder(folder / "output") as first:
         (first / "file").write_text("first")
         assert run(*COMMANDS[name], "--output", "output") == 2
-        assert "another process is writing output (process " in last_error(capsys)
+        assert f"another process is writing {folder / 'output'} (process " in last_error(capsys)
     assert [path.name for path in (folder / "output").iterdir()] == ["file"]
     assert sorted(path.name for path in folder.iterdir()) == ["made", "opus", "output", "own"]
     assert run(*COMMANDS[name], "--output", "output") == 2
