@@ -222,9 +222,10 @@ def delete_folder(output: str, name: str, *, own: re.Pattern[str]) -> None:
     found = [path for path in listed if own.fullmatch(path.removeprefix(f"{output}/"))]
     if is_local(folder):
         delete(found)
-        inside = {parent for path in found for parent in Path(path).parents}
+        # A killed deletion may have left only empty folders.
+        inside = [Path(folder), *(each for each in Path(folder).rglob("*") if each.is_dir())]
         for each in sorted(inside, reverse=True):  # the deepest folders first
-            if each.is_relative_to(folder) and not each.is_symlink():
+            if not each.is_symlink():
                 with contextlib.suppress(OSError):  # it is not empty
                     each.rmdir()
     elif len(found) < len(listed):

@@ -143,6 +143,17 @@ def test_a_file_name_may_have_the_maximum_length(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_local_folder_is_deleted_without_the_files_of_others(tmp_path):
+    (tmp_path / "_work/1/2").mkdir(parents=True)  # a killed deletion may leave empty folders
+    delete_folder(str(tmp_path), "_work", own=re.compile(r"_work/.*\d"))
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "_work/1").mkdir(parents=True)
+    for name in ("1/1", "notes"):
+        (tmp_path / "_work" / name).touch()
+    delete_folder(str(tmp_path), "_work", own=re.compile(r"_work/.*\d"))
+    assert [path.name for path in tmp_path.rglob("*")] == ["_work", "notes"]
+
+
 def test_a_folder_on_an_object_store_is_deleted_by_one_request(monkeypatch):
     MemoryFileSystem.clear()
     asked = []
