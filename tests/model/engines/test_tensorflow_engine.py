@@ -130,7 +130,6 @@ def test_folders_without_a_valid_model_are_refused(model_folder, tmp_path):
         TensorFlowTranslator.load(tmp_path / "run")
 
 
-@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_overflowing_weights_fail_the_job(model_folder, tmp_path, beam_size):
     folder = with_weight(model_folder, tmp_path / "model", 3e38)
