@@ -128,3 +128,21 @@ def test_auto_chooses_by_the_repetition_in_a_sample(tmp_path, monkeypatch):
     assert not one_unit.is_deduplicated
     chosen = request(repeated, tmp_path / "d", unit_rows=10, deduplicate="unit").plan()
     assert (chosen.is_deduplicated, chosen.notices) == (False, ())
+
+
+def test_auto_counts_all_sentences_that_the_local_runner_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(deduplication, "_LEAST_TEXTS", 50)
+    chance = random.Random(1)
+    sentences = [f"предложение с номером {i}." for i in range(3000)]
+    texts = [" ".join(chance.choices(sentences, k=40)) for _ in range(400)]
+    source = write(tmp_path / "in.parquet", {"a": texts, "b": texts[::-1]})
+    options = {"text_columns": ("a", "b"), "unit_rows": 20}
+    held = 0
+    for first in range(0, 400, 20):
+        rows = [*texts[first : first + 20], *texts[::-1][first : first + 20]]
+        unit = {f"{each.rstrip('.')}." for text in rows for each in text.split(". ")}
+        held += sum(len(each.encode()) for each in unit)
+    for share, is_chosen in ((0.9, False), (40, True)):
+        monkeypatch.setattr(deduplication, "_MOST_LOCAL_BYTES", share * held)
+        job = request(source, tmp_path / "out", **options).plan()
+        assert job.is_deduplicated == is_chosen
