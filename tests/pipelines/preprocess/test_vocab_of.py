@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
 from huggingface_folders import write_marian
 from marian_models import PIECES, TEXTS, train_pieces
@@ -95,14 +94,6 @@ def test_options_that_define_another_vocabulary_are_errors(model, tmp_path, chan
     with pytest.raises(UserError, match=message):
         request_with(model, tmp_path, **changes).plan()
     assert not (tmp_path / "dataset").exists()
-
-
-@pytest.fixture
-def eager():
-    """Execute the functions of TensorFlow eagerly, because tracing takes longer than few steps."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 @pytest.mark.usefixtures("eager")

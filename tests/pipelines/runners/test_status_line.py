@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import tensorflow as tf
 import translation_jobs
 from command_line import TEXTS, run, write_corpus
 from fakes import Reverser
 from models import model_texts
+from trainers import eagerly
 from translation_jobs import load_reverser, request
 
 from tt.model.engines import loading
@@ -182,11 +182,8 @@ def test_commands_without_a_terminal_print_plain_lines(
     model = ("--model", str(random_model))
     assert run("translate-batch", "in.parquet", *model) == 0
     assert lines_of(capsys, r"translating: \d of 2 rows.*")
-    tf.config.run_functions_eagerly(True)
-    try:
+    with eagerly():
         assert run("train", "--preset", "tiny", "--steps", "1", "--warmup-steps", "1") == 0
-    finally:
-        tf.config.run_functions_eagerly(False)
     assert lines_of(capsys, r"at step 0 of 1, 0:\d\d since the start")
     monkeypatch.setattr(loading, "load_translator", lambda *_, **__: load_reverser())
     monkeypatch.setattr("tt.cli.commands.translate.prepare_engine", lambda *_: None)
