@@ -30,8 +30,9 @@ SKIPPED = re.compile(
     r"(^|/)(_tt/(?!manifest\.json)"  # the state of a job, except for its result
     r"|checkpoints/|tensorboard/"  # TensorFlow's formats; `train.jsonl` has what they contain
     r"|train\.lock$"
+    r"|lake/.*/metadata/"  # Iceberg's files with random names
     r"|entries/"  # entries of a memory, in the order of their times; `tt memory export` reads them
-    r"|[^/]*\.(metrics|db)$)"
+    r"|[^/]*\.(metrics|db|sqlite)$)"
 )
 _FACTS = "time of all workers|rows per second of a worker|worker hours per million rows"
 _SKIPPED_KEYS = re.compile(

@@ -4,7 +4,8 @@ A line of a case is one of these:
 
 - `tt ARGUMENTS`, optionally with `< FILE`. Stdout, stderr and exit code of the first command become
   the files `1.out`, `1.err` and `1.code`, and so on.
-- `until PATH tt ARGUMENTS`: the same, but the command gets SIGTERM as soon as the file exists.
+- `until PATH tt ARGUMENTS`: the same, but the command gets SIGTERM as soon as the file exists. The
+  lines of its stderr are sorted, because the signal arrives at any moment.
 - any other line: a command of the shell, which must succeed.
 
 The folder of the inputs is `../in`.
@@ -62,6 +63,10 @@ class Program:
                 os.kill(process, signal.SIGTERM)
         code = self._stream.readline().strip()
         (folder / f"{stem}.code").write_text(f"{code}\n", "utf-8")
+        if until is not None:
+            errors = folder / f"{stem}.err"
+            lines = errors.read_text("utf-8").splitlines(keepends=True)
+            errors.write_text("".join(sorted(lines)), "utf-8")
 
 
 def run_case(program: Program, script: str, root: Path, inputs: Path) -> None:
