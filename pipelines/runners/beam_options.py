@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import re
@@ -31,11 +32,17 @@ LOOPBACK = "LOOPBACK"  # an environment: workers run in the process that submits
 
 
 def parse_arguments(arguments: Sequence[str]) -> PipelineOptions:
-    """Parse Beam's flags.
+    """Parse Beam's flags. The result is shared, so callers must not change it.
 
     Raises:
       UserError: Beam does not accept a value, or the flags ask for help.
     """
+    return _parse(tuple(arguments))
+
+
+@functools.lru_cache
+def _parse(arguments: tuple[str, ...]) -> PipelineOptions:
+    # A job asks for its options about 20 times, and Beam's parser takes milliseconds.
     usage = io.StringIO()  # collects the output of Beam's parser, which lists all options
     try:
         with contextlib.redirect_stderr(usage), contextlib.redirect_stdout(usage):

@@ -11,6 +11,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import (
     DirectOptions,
     JobServerOptions,
+    PipelineOptions,
     PortableOptions,
 )
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
@@ -40,7 +41,8 @@ def make_pipeline(beam_arguments: Sequence[str], *, detach: bool = False) -> bea
     is_local = not any(a == "--runner" or a.startswith("--runner=") for a in arguments)
     if is_local:
         arguments.append(f"--runner={LOCAL_RUNNER}")
-    options = beam_options.parse_arguments(arguments)
+    beam_options.parse_arguments(arguments)  # checks the values
+    options = PipelineOptions(arguments)
     portable = options.view_as(PortableOptions)
     is_loopback = (portable.environment_type or "").upper() == LOOPBACK
     if beam_options.find_runner_name(arguments) == "portablerunner" and not portable.job_endpoint:
