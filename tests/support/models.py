@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import sentencepiece
+import tensorflow as tf
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.formats.weights import save_model
@@ -42,6 +45,18 @@ def make_model(seed=0, **fields):
         around = 1.0 if variable.name == "scale" else 0.0
         variable.assign(around + 0.2 * generator.normal(size=variable.shape))
     return model
+
+
+def full_logits(model, source, target):
+    """Return the logits of one sentence by a full pass: [length of the target, vocabulary]."""
+    return _full_pass(model)(tf.constant([source]), tf.constant([target]))[0].numpy()
+
+
+@functools.lru_cache(4)
+def _full_pass(model):
+    # Eager execution would take 20 times as long for the hundreds of sentences of a test.
+    function = tf.function(lambda source, target: model.logits(model(source, target=target)))
+    return function.get_concrete_function(*[tf.TensorSpec([None, None], tf.int32)] * 2)
 
 
 def random_ids(lengths, seed=1, size=SIZE):

@@ -10,7 +10,7 @@ import types
 
 import pytest
 import tensorflow as tf
-from models import random_rows, with_weight, write_model
+from models import full_logits, random_rows, with_weight, write_model
 from toy import toy_sentences
 
 from tt.model.engines import ctranslate2_engine
@@ -70,8 +70,8 @@ def log_probability(model, source, target, *, pieces=14):
 
     The full forward pass of our model computes the value.
     """
-    output = model(tf.constant([source]), target=tf.constant([[BOS_ID, *target[:-1]]]))
-    logits = model.logits(output)[0].numpy()[:, EOS_ID:pieces]  # without padding of the table
+    logits = full_logits(model, source, [BOS_ID, *target[:-1]])
+    logits = logits[:, EOS_ID:pieces]  # without padding of the table
     log_probabilities = tf.nn.log_softmax(logits).numpy()
     return sum(log_probabilities[i, token - EOS_ID] for i, token in enumerate(target))
 

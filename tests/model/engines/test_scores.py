@@ -6,8 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from models import model_texts, write_model
+from models import full_logits, model_texts, write_model
 from toy import toy_sentences
 
 from tt.model.engines.loading import load_translator
@@ -65,9 +64,7 @@ def brute_force(folder, source, text, *, engine):
     translator = load_once(folder)
     vocabulary = translator.vocabularies.target
     [ids], [target] = translator.encode([source]), vocabulary.encode([text])
-    model = translator.model
-    output = model(tf.constant([ids]), target=tf.constant([target[:-1]]))
-    logits = model.logits(output)[0].numpy().astype(np.float64)
+    logits = full_logits(translator.model, ids, target[:-1]).astype(np.float64)
     if engine is CTRANSLATE2:
         logits[:, :EOS_ID] = logits[:, vocabulary.piece_count :] = -np.inf
     peak = logits.max(1, keepdims=True)

@@ -307,7 +307,7 @@ def test_damaged_json_gives_one_line_with_a_fix(name, run, toy_dataset, tmp_path
     refused = set()
     for number, (damage, text) in enumerate(damaged_texts(whole.decode())):
         for action, act in actions.items():
-            if action != "show" and number % 20 > 1:
+            if action != "show" and number % 40 > 1:
                 continue  # the other actions load a model, which takes longer
             (run / name).write_text(text)
             if message := error_of(act):
