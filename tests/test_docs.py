@@ -73,7 +73,7 @@ def write_pair(folder, name, pairs, *, ending=""):
 
 
 def pairs_of(number, count=50):
-    """Return pairs that differ from those of all other numbers."""
+    """Return pairs that no other number has."""
     first = 50 * number
     return [(pair.source, pair.target) for pair in held_out_pairs()[first : first + count]]
 

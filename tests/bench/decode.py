@@ -9,7 +9,7 @@ fastest for the engine. The engines take turns, in another order each round, and
 within a round, so that other work on the machine has less weight. Both rank hypotheses only by
 log-probability (a length penalty of 0), which allows both to stop early.
 
-The exit code is 1 if a limit is missed, unless --no-limits is given.
+The exit code is 1 if a limit is missed, except with --no-limits.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def damage_digit(
 ) -> str | None:
     """Change one digit of a translation, and return the translation.
 
-    The result is None if the figures of the translation differ from those of the source, or if the
+    The result is None if the figures of the translation differ from the source's, or if the
     change keeps all values, as in "2.50" and "2.5".
     """
     places = [place for place, letter in enumerate(text) if letter in string.digits]

@@ -94,7 +94,7 @@ class DatasetError(Exception):
 
 
 class Bench:
-    """A runner of cases that compares their datasets with those of earlier runs.
+    """A runner of cases that compares their datasets with earlier runs.
 
     Args:
       options: The parsed options.

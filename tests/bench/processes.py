@@ -62,7 +62,7 @@ def run(
       command: The program and its arguments.
       cores: The number of cores. The command is pinned to the first of them.
       folder: The working folder.
-      environment: Variables to add to those of this process.
+      environment: Variables to add to this process's variables.
 
     Raises:
       CommandError: The exit code is not 0.

@@ -18,7 +18,7 @@ each round. Ratios are computed within a round.
 between the producer's timestamp and the arrival of the translation at a consumer of committed
 messages. "Broker" is the same time for a consumer of the input.
 
-The exit code is 1 if a limit is missed, unless --no-limits is given.
+The exit code is 1 if a limit is missed, except with --no-limits.
 """
 
 from __future__ import annotations

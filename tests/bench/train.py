@@ -12,7 +12,7 @@ the machine has less weight. A round is an epoch of a small dataset, so all roun
 pairs, in batches of few shapes, and the first round has all shapes. The first rounds are a warm-up
 (traces, oneDNN's caches) and do not count.
 
-The exit code is 1 if a limit is missed, unless --no-limits is given.
+The exit code is 1 if a limit is missed, except with --no-limits.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def train_on_signal(case: Case, *, dataset: Path, run: Path, steps: int) -> None
       case: The case.
       dataset: Its dataset.
       run: A new folder.
-      steps: The number of batches per round. They are taken in order, whatever the signal says.
+      steps: The number of batches per round. Each round uses them in order.
     """
     start = 0.0
 

@@ -16,7 +16,7 @@ times exclude the start, which loads the model and translates one sentence to tr
 the start is the time of the same command with --limit 1 in the same round. Nothing else is
 excluded.
 
-The exit code is 1 if a limit is missed, unless --no-limits is given.
+The exit code is 1 if a limit is missed, except with --no-limits.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Comparison:
         self._after.close()
 
     def make_inputs(self, models: str) -> None:
-        """Write the inputs, and train the models with the frozen program, unless this was done."""
+        """Write the inputs, and train the models with the frozen program, unless they exist."""
         code = (HERE / "inputs.py").read_bytes()
         self._digest = _digest(code, models, str(DATA.is_dir()))
         root = self._kept / f"inputs-{self._digest}"

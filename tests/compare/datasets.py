@@ -1,7 +1,7 @@
 """Compare the pairs of two datasets whose bytes differ on purpose.
 
-The pairs of each split are decoded from the shards, as (source, target). The rejected pairs are
-those of `rejected-*.parquet`, as (source, target, reason). Both are compared as multisets: a place
+The pairs of each split are decoded from the shards, as (source, target). The rejected pairs stand
+in `rejected-*.parquet`, as (source, target, reason). Both are compared as multisets: a place
 is a pair, and its value the number of times that the dataset contains it.
 """
 

@@ -31,7 +31,7 @@ _FILES = ("multi30k/train.de.gz", "multi30k/train.en.gz", "news_zh_en/train.en.g
           "messy/crowd_dict_ur_en.tsv.gz", "newstest_en_de/newstest.tsv.gz")  # fmt: skip
 _TIME = 1_700_000_000  # of all files, in seconds
 
-# What the filters, the normalization and the placeholders of `tt preprocess` look at.
+# Pairs for the filters, the normalization and the placeholders of `tt preprocess`.
 ODD_PAIRS = [
     ("Source", "Target"), ("", "Solo destino."), ("Only a source.", ""), ("Madrid", "Madrid"),
     ("It&amp;#39;s &lt;b&gt;here&lt;/b&gt; &amp; there", "Está &lt;b&gt;aquí&lt;/b&gt; &amp; allí"),
@@ -45,7 +45,8 @@ ODD_PAIRS = [
     ("Der Hund läuft durch den großen Park und bellt.", "El perro corre por el parque."),
 ]  # fmt: skip
 
-# What `tt translate-batch` decides from: status, sentences, spans, markup, capitals, languages.
+# Texts for the decisions of `tt translate-batch`: status, sentences, spans, markup, capitals, and
+# languages.
 TEXTS = [
     "The teacher reads the book.", "The nurse doesn't see these doctors. We visit them on Mondays.",
     None, "", "   ", "12345", "SKU-4711", "N/A", "👍", "The teacher reads the book.",

@@ -1,4 +1,4 @@
-"""Read the files of a case as places with values, without what differs in each run.
+"""Read the files of a case as places with values, without everything that differs in each run.
 
 A table (Parquet, and each Delta table) has places for its columns, types, metadata and cells. Other
 places are the lines of a text, the keys of a JSON object, and the digest of any other file.
@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 
 SKIPPED = re.compile(
     r"(^|/)(_tt/(?!manifest\.json)"  # the state of a job, except for its result
-    r"|checkpoints/|tensorboard/"  # TensorFlow's formats; `train.jsonl` has what they contain
+    r"|checkpoints/|tensorboard/"  # TensorFlow's formats; `train.jsonl` has the same values
     r"|train\.lock$"
     r"|lake/.*/metadata/"  # Iceberg's files with random names
     r"|entries/"  # entries of a memory, in the order of their times; `tt memory export` reads them
@@ -148,7 +148,7 @@ def _without_speeds(lines: list[str]) -> Iterator[str]:
 
 
 def without_variables(text: str, root: Path) -> str:
-    """Replace what differs in each run.
+    """Replace times, speeds and paths, which differ in each run.
 
     >>> without_variables("took 2 min 3 s at 1,204 rows/s in /r/case/out", Path("/r"))
     'took DURATION at SPEED in ROOT/case/out'

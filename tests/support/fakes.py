@@ -22,7 +22,7 @@ _FIGURE = re.compile(r"[0-9]+(?:[.,:/-][0-9]+)*")
 
 
 def reverse(text: str) -> str:
-    """Return a text with its characters in reverse order, except those of figures.
+    """Return a text with its characters in reverse order, except figures.
 
     >>> reverse("row 12")
     '12 wor'

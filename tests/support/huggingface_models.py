@@ -74,7 +74,7 @@ class Variant:
 
     Attributes:
       kind: The architecture and tokenizer, see `huggingface_program.create`.
-      config: Fields of the configuration that differ from those of the kind.
+      config: Fields of the configuration that differ from the kind's.
       languages: The language codes of source and target, if the model needs them.
       prefix: Text before each source for Transformers.
       options: Options of `tt translate`.

@@ -177,7 +177,7 @@ def _save(model, folder, *, form, half=False):
         (folder / "model.safetensors").unlink()
         output = folder / "pytorch_model.bin"
         state = model.state_dict()
-        if half:  # positions in float16 would differ from those of the other forms
+        if half:  # positions in float16 would differ from the other forms
             state = {name: state[name] for name in state if "embed_positions" not in name}
         torch.save(state, output, _use_new_zipfile_serialization=form == ZIP)
 

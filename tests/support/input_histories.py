@@ -47,7 +47,7 @@ class File:
       content: The bytes of the file.
       changed: The modification time in nanoseconds. No two versions have the same one.
       columns: The columns of the file, a key of `COLUMNS`.
-      texts: The texts of the file; those of a damaged file are the texts before the damage.
+      texts: The texts of the file; if the file is damaged, the texts before the damage.
       state: `SOUND`; `LOST` if a row group of a Parquet file cannot be read; `BROKEN` if the last
         line of a text file is damaged; or `BAD` if nothing can be read.
       readable: The texts that can be read.

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake and Iceberg on this machine, behind one interface."""
+"""Tables of Delta Lake and Iceberg on this machine, with one interface."""
 
 from __future__ import annotations
 

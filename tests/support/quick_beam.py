@@ -1,8 +1,8 @@
 """Make Beam remember results that it otherwise computes thousands of times per job.
 
-Beam looks up the parameters and states of the methods of its DoFns, and parses its options again for each of
-about a hundred views of the options. A small job spends more than half of its time on this, with
-the same results each time.
+Beam looks up the parameters and states of the methods of its DoFns, and parses its options again
+for each of about a hundred views of the options. A small job spends more than half of its time on
+this, with the same results each time.
 """
 
 import argparse

@@ -42,7 +42,7 @@ def hub(tmp_path):
 
 @pytest.fixture
 def fetch(tmp_path, hub):
-    """Return a function that fetches models in a new process, and returns what it reports."""
+    """Return a function that fetches models in a new process, and returns its reports."""
 
     def run(*models, **variables):
         environment = {

@@ -1,4 +1,4 @@
-"""Protected spans: which parts of a text are found, and how fast."""
+"""Protected spans: which parts of a text the search finds, and how fast."""
 
 import time
 

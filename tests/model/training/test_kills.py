@@ -20,7 +20,7 @@ from trainers import BUILT_MODELS, ignore, log_of, one_device, weights_in
 from tt.model.training.request import TrainRequest
 
 # The first best weights are older than the first checkpoint. The dataset chooses the dropout, the
-# warm-up and the rate. The numbers of layers are not those of the preset.
+# warm-up and the rate. The preset has other numbers of layers.
 MODEL = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}
 TRAINING = {
     "steps": 8, "batch_tokens": 256, "save_every": 4, "validate_every": 3, "score_every": 0,

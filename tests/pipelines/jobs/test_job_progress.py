@@ -15,7 +15,7 @@ from tt.pipelines.jobs.progress import Progress, ProgressWatch
             {"total": 5000, "done": 2000, "earlier": 1000, "seconds": 20},
             "encoding: 2,000 of 5,000 rows (1,000 earlier), 50 rows/s, 1:00 left",
         ),
-        # An earlier run finished all of these rows, so there is no rate.
+        # An earlier run finished all these rows, so there is no rate.
         (
             {"total": 120, "done": 36, "earlier": 36, "seconds": 9},
             "encoding: 36 of 120 rows (36 earlier)",

@@ -1,4 +1,4 @@
-"""Translations from the memory equal those of a fresh run, with both engines."""
+"""Translations from the memory equal a fresh run's, with both engines."""
 
 from __future__ import annotations
 

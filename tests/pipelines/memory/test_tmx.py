@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tt.model.errors import BadFileError
 from tt.pipelines.memory.tmx import TmxUnit, read_tmx, write_tmx
 
-# XML 1.0 contains all of these characters.
+# XML 1.0 contains all these characters.
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn")) | st.sampled_from("\t\n\r"))
 
 

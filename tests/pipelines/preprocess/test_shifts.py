@@ -1,4 +1,4 @@
-"""Shifted sides are found by the correlation of lengths, and aligned sides are never refused."""
+"""The correlation of lengths finds shifted sides, and never refuses aligned sides."""
 
 import gzip
 import random
@@ -56,7 +56,7 @@ def test_windows_of_real_corpora(shared_data, name, source, target):
 
 
 def test_sides_without_correlation_are_not_shifted(shared_data):
-    """The lengths of single words do not correlate, and neither do those of random pairs."""
+    """The lengths of single words do not correlate, and neither do random pairs."""
     rows = [line.split("\t") for line in read_lines(shared_data / "messy/crowd_dict_ur_en.tsv.gz")]
     sources, targets = zip(*(row[:2] for row in rows if len(row) > 1), strict=True)
     assert set(offsets(sources, targets)) == {0}

@@ -21,7 +21,7 @@ def catalog(tmp_path, monkeypatch):
 
 @pytest.fixture(params=["delta", "iceberg"])
 def lake(request, tmp_path, catalog):
-    """Return the two kinds of tables behind one interface."""
+    """Return both kinds of tables with one interface."""
     from lake_tables import LAKE
 
     return LAKE[request.param](tmp_path / "lake", catalog)
