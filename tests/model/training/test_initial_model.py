@@ -17,6 +17,7 @@ from tt.model.formats.model_folder import load_about, model_fingerprint
 from tt.model.formats.weights import load_model
 from tt.model.inspection.run import RunSummary
 from tt.model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
+from tt.model.training import initial_model
 from tt.model.training.request import TrainRequest
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -219,3 +220,18 @@ def test_remote_initial_model_is_fetched_once_and_keeps_its_url(initial, toy_dat
     long = changed(steps=4, validate_every=2, save_every=2)
     request_from(url, toy_dataset, run, training=long, fetch_model=fetch).plan().run(ignore)
     assert fetched == [url]
+
+
+def test_a_resumed_run_keeps_its_model_of_the_hub_unless_another_is_named(monkeypatch):
+    monkeypatch.setattr(initial_model, "pin", lambda address: f"{address}@new")
+    saved = {"init_from": {"model": "hf:a/b@1", "fingerprint": "known"}}
+    for resumed, given, expected in [
+        (saved, "hf:a/b", "hf:a/b@1"),
+        (saved, "hf:a/b@1", "hf:a/b@1"),
+        (saved, "hf:a/c", "hf:a/c@new"),
+        (saved, "hf:a/b@2", "hf:a/b@2@new"),
+        (None, "hf:a/b", "hf:a/b@new"),
+    ]:
+        found = initial_model.InitialModel.find(given, resumed=resumed)
+        assert found.name == expected, given
+        assert found.known == ("known" if expected == "hf:a/b@1" else ""), given

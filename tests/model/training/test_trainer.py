@@ -30,6 +30,7 @@ from tt.model.text.scores import Score
 from tt.model.training.options import METRICS
 from tt.model.training.reports import Progress, Validation
 from tt.model.training.step import UpdateScalars
+from tt.model.training.trainer import _is_drawn
 from tt.model.transformer.search_options import Decoding
 
 
@@ -259,6 +260,14 @@ def test_training_traces_each_function_once(toy_dataset, tmp_path):
     for batch in itertools.islice(trainer.data.batches("train").forever(Position(1)), 60):
         trainer._train_on(batch)
     assert traces() == [1, 1]
+
+
+def test_attention_maps_are_drawn_ten_times_and_at_the_end():
+    training = changed(steps=600, validate_every=6)
+    drawn = [step for step in range(6, 601, 6) if _is_drawn(step, training=training)]
+    assert drawn == list(range(60, 601, 60))
+    training = changed(steps=600, validate_every=250)
+    assert [_is_drawn(step, training=training) for step in (250, 500, 600)] == [True] * 3
 
 
 # Averaging and exporting

@@ -436,10 +436,11 @@ class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
 
     VERSION = tensorflow_datasets.core.Version("1.0.0")
     url = ""
+    keys = ("en", "xx")
 
     def _info(self):
         languages = tensorflow_datasets.features.Translation(("en", "xx"))
-        return self.dataset_info_from_configs(features=languages, supervised_keys=("en", "xx"))
+        return self.dataset_info_from_configs(features=languages, supervised_keys=self.keys)
 
     def _split_generators(self, dl_manager):
         path = dl_manager.download(self.url)
@@ -448,6 +449,18 @@ class ToyTranslate(tensorflow_datasets.core.GeneratorBasedBuilder):
     def _generate_examples(self, path):
         for i, line in enumerate(path.read_text().splitlines()):
             yield i, dict(zip(("en", "xx"), line.split("\t"), strict=True))
+
+
+class BackTranslate(ToyTranslate):
+    """Its supervised keys have another order than its features."""
+
+    keys = ("xx", "en")
+
+
+class PlainTranslate(ToyTranslate):
+    """It has no supervised keys."""
+
+    keys = None
 
 
 @pytest.fixture
@@ -461,6 +474,20 @@ def loopback_url(tmp_path):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [("back_translate", ("xx", "en")), ("plain_translate", ("en", "xx"))],
+)
+def test_the_supervised_keys_of_tfds_decide_the_direction(
+    tmp_path, loopback_url, monkeypatch, name, languages
+):
+    (tmp_path / "served/pairs.tsv").write_text("one\tuno\n")
+    monkeypatch.setattr(ToyTranslate, "url", f"{loopback_url}/pairs.tsv")
+    data = str(tmp_path / "data")
+    (source,) = open_named(corpora=[f"tfds:{name}"], data_dir=data, download=True)
+    assert (source.source_language, source.target_language) == languages
 
 
 def test_tfds_downloads_only_with_the_option(tmp_path, loopback_url, monkeypatch):
