@@ -1,6 +1,7 @@
 """Truncated files of an unfinished dataset count as missing; a run repairs a damaged dataset."""
 
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from tt.model.errors import UserError
 from tt.pipelines.preprocess import manifest, merge_steps
 from tt.pipelines.preprocess import sizes as preprocess_sizes
-from tt.pipelines.preprocess.job import PreprocessJob
+from tt.pipelines.preprocess.job import DatasetWatch, PreprocessJob
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns
 from tt.pipelines.preprocess.plan import plan_preprocess
 from tt.pipelines.preprocess.sources import Tsv
@@ -206,3 +207,26 @@ def test_damaged_manifest_of_a_finished_dataset_is_one_clear_error(tmp_path, sou
         f"the output folder {output} contains other files (dataset.json, ...). Choose an empty or "
         "a new folder"
     )
+
+
+def test_the_files_of_a_run_show_its_progress(tmp_path, sources, half_done):
+    output = tmp_path / "data"
+    shutil.copytree(half_done, output)
+    plan = plan_preprocess(sources=sources, options=options(output))
+    work = Path(plan.work.run_file).parent
+    found = []
+    for names in ("none", "shard-train-00001*", "shard-*", "spill-001*", "spill-*", "units-001*"):
+        for path in work.glob(names):
+            path.unlink()
+        if names == "spill-*":
+            (output / "vocabulary.spm").unlink()
+        progress = DatasetWatch(plan).find_phase()
+        found.append((progress.phase, progress.done, progress.total, progress.noun))
+    assert found == [
+        ("writing the manifest", 0, 0, ""),
+        ("merging", 3, 4, "shards"),
+        ("merging", 0, 4, "shards"),
+        ("encoding", 142, 292, "pairs"),
+        ("training the vocabulary", 0, 0, ""),
+        ("cutting", 1, 2, "sources"),
+    ]

@@ -1,6 +1,7 @@
 """Corpora whose sides are swapped are refused before a run, with the right command."""
 
 import gzip
+import re
 
 import pytest
 from command_line import last_error, run
@@ -8,6 +9,7 @@ from corpora import ENGLISH, GERMAN, open_named, options, write_tsv
 
 from tt.model.errors import UserError
 from tt.pipelines.preprocess.first_rows import check_first_rows
+from tt.pipelines.preprocess.ready_made import TfdsPairs
 
 BOTH = {"source_language": "en", "target_language": "de"}
 
@@ -36,6 +38,21 @@ def test_swapped_columns_are_refused_with_the_corpus_to_write(tmp_path):
     check([path])
     for given in ({"source_language": "en"}, {"target_language": "de"}):
         assert "set `source_language=de` and `target_language=en`" in refuse([path], **given)
+
+
+def test_a_swapped_file_after_a_dataset_of_tfds_is_refused(tmp_path):
+    folder = tmp_path / "prepared"
+    folder.mkdir()
+    prepared = TfdsPairs(
+        dataset="x",
+        split="train",
+        directory=str(folder),
+        source_language="en",
+        target_language="de",
+    )
+    swapped = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH)
+    with pytest.raises(UserError, match=re.escape(f"{swapped.path} has source and target")):
+        check_first_rows([prepared, swapped], options("out", **BOTH))
 
 
 def test_other_languages_and_mixed_corpora_are_not_refused(tmp_path):
