@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,13 +13,14 @@ import pytest
 from corpora import open_named
 from memory_filesystem import MemoryFileSystem
 
-from tt.model.errors import UserError
+from tt.model.errors import UnfinishedError, UserError
 from tt.pipelines.storage.files import (
     delete_folder,
     open_binary,
     read_range,
     read_ranges,
     write_text,
+    write_whole,
 )
 from tt.pipelines.storage.listing import exists, list_files, list_folder, list_with_links
 from tt.pipelines.storage.paths import check_searchable
@@ -141,6 +143,19 @@ def test_a_file_name_may_have_the_maximum_length(tmp_path):
     write_text(str(path), "whole", temporary_folder=str(tmp_path))
     assert path.read_text() == "whole"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_that_is_deleted_before_a_file_gets_its_name_is_named(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+
+    def write():
+        with write_whole(str(tmp_path / "a"), temporary_folder=str(folder)):
+            shutil.rmtree(folder)
+
+    with pytest.raises(UnfinishedError, match=re.escape(f"{folder} was deleted while the job")):
+        write()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_local_folder_is_deleted_without_the_files_of_others(tmp_path):

@@ -141,6 +141,9 @@ def test_missing_and_ambiguous_columns_are_refused():
     assert str(caught.value) == (
         "`where` uses the column 'langs', but in.parquet has no such column. Its columns: id, lang"
     )
+    condition = parse_condition("list_filter(tags, x -> x > 'a') = langs")
+    with pytest.raises(ConditionError, match="uses the column 'langs'"):  # after a parameter
+        condition.columns(["tags", "lang"], path="in.parquet")
     condition = parse_condition("A = 1")
     assert condition.columns(["a", "A"], path="in.parquet") == ["A"]
     for expression, names in (("A = 1", ["a", "a"]), ("A = 1 OR a = 2", ["A", "a"])):

@@ -485,6 +485,7 @@ def test_csv_output_contains_flat_columns_and_flags(tmp_path):
         ("csv", {"text": ["a"], "raw": [b"a"]}, "'raw' (binary)"),
         ("jsonl", {"text": ["a"], "raw": [b"a"]}, "'raw' (binary)"),
         ("jsonl", {"text": ["a"], "raw": [[b"a"]]}, "'raw' (list<element: binary>)"),
+        ("jsonl", {"text": ["a"], "raw": [{"x": b"a"}]}, "'raw' (struct<x: binary>)"),
     ],
 )
 def test_columns_that_a_format_cannot_store_are_refused_before_writing(
