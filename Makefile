@@ -22,6 +22,8 @@ COMMIT ?= a9b94098
 BEFORE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tt/before/$(shell git rev-parse --verify --quiet $(COMMIT)^{commit} 2> /dev/null)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Each module is compiled once, and not in each process of the tests.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site before compare test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
