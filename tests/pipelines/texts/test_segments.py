@@ -128,6 +128,8 @@ def test_translations_replace_the_pieces():
     assert join_translations(chinese, {"你好。": "Hi.", "再见。": "Bye."}) == "Hi. Bye."
     assert join_translations(chinese, {"你好。": "はい。", "再见。": "では。"}) == "はい。では。"
     assert join_translations(chinese, {"你好。": "", "再见。": "Bye."}) == "Bye."
+    tags = {"<b>": "<b>", "</b>": "</b>"}
+    assert join_translations(["<b>", "你好。", "</b>"], {"你好。": "Hi.", **tags}) == "<b>Hi.</b>"
 
 
 @pytest.mark.parametrize(
