@@ -138,6 +138,7 @@ def _start(folder: Path, tests: Sequence[str]) -> int:
         others = [path for path in sys.path if Path(path) != Path(__file__).parent]
         sys.path[:] = [str(folder / "names"), *others]
         sys.dont_write_bytecode = True
+        del sys.modules["__main__"].__file__  # else processes of multiprocessing run this script
         errors = importlib.import_module("tt.model.errors")
         assert Path(errors.__file__).is_relative_to(folder), errors.__file__
         hypothesis = importlib.import_module("hypothesis")
