@@ -18,7 +18,7 @@ from tt.model.inspection.dataset import (
     read_pairs,
     rejected_blocks,
 )
-from tt.model.text.vocabulary import load_vocabularies
+from tt.model.text.vocabulary import Vocabulary, load_vocabularies
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +129,14 @@ def test_validation_record_that_is_not_an_example_is_reported(dataset, tmp_path)
         writer.write(b"no example at all")
     with pytest.raises(UserError, match=r"record 0 of validation-.* is not a tf.train.Example"):
         dataset_sections(copy)
+
+
+def test_unknown_characters_of_validation_texts_are_counted(dataset, records, monkeypatch):
+    monkeypatch.setattr(Vocabulary, "find_unknown", lambda self, text: text[:1])
+    found = {each.anchor: each for each in dataset_sections(dataset, examples=0)}
+    facts = dict(found["vocabulary"].blocks[-1].rows)
+    for side, name in enumerate(("source", "target")):
+        first = collections.Counter(pair.texts[side][0] for pair in records["validation"])
+        [(letter, count), *_] = first.most_common()
+        shown = facts[f"unknown in validation texts, {name}"]
+        assert shown.startswith(f"{letter!r} {count:,}")
