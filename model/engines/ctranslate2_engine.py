@@ -88,20 +88,19 @@ class CTranslate2Translator:
         )
         self._positions = read_sizes(weights).positions if is_foreign(folder) else POSITIONS
         device = find_device(engine)
-        self.is_on_gpus = device == "cuda"
-        tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if self.is_on_gpus else _FAST_BATCH)
+        self.gpus = ctranslate2.get_cuda_device_count() if device == "cuda" else 0
+        tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if self.gpus else _FAST_BATCH)
         self._budget = TokenBudget(tokens // decoding.beam_size)
         # Sources of the same length have the same length limit. A greedy search with one limit per
         # batch needs no second scoring of hypotheses that were cut. On GPUs, large batches save
         # more time.
-        has_one_length = decoding.beam_size == 1 and not self.is_on_gpus
+        has_one_length = decoding.beam_size == 1 and not self.gpus
         self._most_padding = 0.0 if has_one_length else MOST_PADDING
-        gpus = list(range(ctranslate2.get_cuda_device_count())) if device == "cuda" else [0]
         try:
             self._translator = ctranslate2.Translator(
                 str(weights),
                 device=device,
-                device_index=gpus,
+                device_index=list(range(self.gpus or 1)),
                 compute_type=engine.compute_type,
                 inter_threads=calls_at_once(threads) if device == "cpu" else 1,
                 intra_threads=threads,

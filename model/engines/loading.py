@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tt.model.engines.machine import (
     cores,
@@ -14,7 +16,7 @@ from tt.model.engines.machine import (
     let_memory_grow,
     set_threads,
 )
-from tt.model.engines.translator import Engine, Translation, Translator, Work
+from tt.model.engines.translator import Engine, ScoredText, Translation, Translator, Work
 from tt.model.errors import UserError, checked, require
 from tt.model.folders import OTHER_CACHE, atomic_folder, default_cache
 from tt.model.formats.foreign import POSITIONS, is_foreign, open_foreign, read_sizes
@@ -25,6 +27,9 @@ from tt.model.formats.model_folder import (
     model_fingerprint,
 )
 from tt.model.transformer.search_options import Decoding
+
+if TYPE_CHECKING:
+    from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 
 
 @checked
@@ -183,20 +188,29 @@ class TranslatorPool:
       translators: One translator per GPU.
     """
 
-    is_on_gpus = True
-
-    def __init__(self, translators: Sequence[Translator]) -> None:
+    def __init__(self, translators: Sequence[TensorFlowTranslator]) -> None:
         first = translators[0]
+        self.gpus = len(translators)
         self.decoding, self.encode = first.decoding, first.encode
         self.count_unknown, self.is_input_error = first.count_unknown, first.is_input_error
-        self._free: queue.SimpleQueue[Translator] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[TensorFlowTranslator] = queue.SimpleQueue()
         for translator in translators:
             self._free.put(translator)
 
     def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
         """Translate ids on a free GPU; return the translations in their order."""
+        with self._borrow() as translator:
+            return translator.translate_ids(source_ids)
+
+    def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
+        """Score a given translation of each encoded source on a free GPU."""
+        with self._borrow() as translator:
+            return translator.score_texts(source_ids, texts)
+
+    @contextlib.contextmanager
+    def _borrow(self) -> Iterator[TensorFlowTranslator]:
         translator = self._free.get()
         try:
-            return translator.translate_ids(source_ids)
+            yield translator
         finally:
             self._free.put(translator)

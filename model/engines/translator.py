@@ -192,15 +192,15 @@ class Translator(Protocol):
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A translator that can also score given translations. Both engines can."""
+    """A translator that can also score given translations, as both engines can on each device."""
 
     def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
         """Score a given translation of each encoded source."""
 
 
-def is_on_gpus(translator: Translator) -> bool:
-    """Return whether the translator uses GPUs, which need large calls to be fast."""
-    return bool(getattr(translator, "is_on_gpus", False))
+def count_used_gpus(translator: Translator) -> int:
+    """Return how many GPUs the translator uses, with one call at a time on each; 0 on a CPU."""
+    return int(getattr(translator, "gpus", 0))
 
 
 def between(translator: Translator, *, source: str, target: str) -> Translator:

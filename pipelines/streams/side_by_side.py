@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tt.model.engines.machine import cores
-from tt.model.engines.translator import Scorer, Translation, Translator, Work, between, is_on_gpus
+from tt.model.engines.translator import (
+    Scorer,
+    Translation,
+    Translator,
+    Work,
+    between,
+    count_used_gpus,
+)
 
 _LEAST_ROWS = 8  # smaller calls are not divided, because fewer rows take as long as one row
 _MOST_TOKENS = 2048  # per share, counted once per beam; larger shares are hardly faster
@@ -34,13 +41,16 @@ class SideBySide:
         self._translator = translator
         self._calls = calls
         self._pool = pool or ThreadPoolExecutor(calls, thread_name_prefix="translate")
+        self.gpus = count_used_gpus(translator)
         self.decoding, self.encode = translator.decoding, translator.encode
         self.count_unknown = translator.count_unknown
         self.is_input_error = translator.is_input_error
         if isinstance(translator, Scorer):
             self.score_texts = translator.score_texts
+        if hasattr(translator, "between"):
+            self.between = self._between
 
-    def between(self, *, source: str, target: str) -> SideBySide:
+    def _between(self, *, source: str, target: str) -> SideBySide:
         """Return a translator between two languages on the same threads; see `between`."""
         other = between(self._translator, source=source, target=target)
         return SideBySide(other, calls=self._calls, pool=self._pool)
@@ -80,7 +90,7 @@ def use_all_cores(translator: Translator) -> SideBySide:
     """Return a `SideBySide` with a translator on all cores; a process has one pool of threads."""
     with _lock:
         if not _pools or _pools[0]._translator is not translator:
-            calls = 1 if is_on_gpus(translator) else cores()
+            calls = 1 if count_used_gpus(translator) else cores()
             _pools[:] = [SideBySide(translator, calls=calls)]
         return _pools[0]
 

@@ -16,7 +16,7 @@ from toy import toy_sentences
 from tt.model.engines import ctranslate2_engine
 from tt.model.engines.loading import convert, load_translator
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
-from tt.model.engines.translator import Engine, is_on_gpus
+from tt.model.engines.translator import Engine, count_used_gpus
 from tt.model.errors import NotFiniteError, UserError
 from tt.model.formats.exports import export_ctranslate2
 from tt.model.formats.model_folder import model_fingerprint
@@ -189,8 +189,8 @@ def test_translations_at_the_limit_are_incomplete(random_model, engine, beam_siz
     assert {h.is_complete for h in hypotheses} == {True, False}
 
 
-def test_is_on_gpus_for_ctranslate2(random_model, monkeypatch):
-    assert not is_on_gpus(load(random_model, CTRANSLATE2, GREEDY))
+def test_ctranslate2_uses_all_gpus(random_model, monkeypatch):
+    assert count_used_gpus(load(random_model, CTRANSLATE2, GREEDY)) == 0
     made = []
     gpus = types.SimpleNamespace(
         get_cuda_device_count=lambda: 2,
@@ -198,7 +198,7 @@ def test_is_on_gpus_for_ctranslate2(random_model, monkeypatch):
         Translator=lambda *_, **settings: made.append(settings),
     )
     monkeypatch.setattr(ctranslate2_engine, "ctranslate2", gpus)
-    assert is_on_gpus(load(random_model, CTRANSLATE2, GREEDY))
+    assert count_used_gpus(load(random_model, CTRANSLATE2, GREEDY)) == 2
     assert made[0]["device_index"] == [0, 1]
 
 

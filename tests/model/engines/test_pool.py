@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,9 +13,11 @@ from toy import toy_sentences
 from tt.model.engines import loading
 from tt.model.engines.loading import TranslatorPool, load_translator
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
-from tt.model.engines.translator import Engine, Work
+from tt.model.engines.translator import Engine, Work, count_used_gpus
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
+from tt.pipelines.streams.side_by_side import SideBySide
+from tt.pipelines.texts.aligning import Pair, find_links
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
 pytestmark = pytest.mark.usefixtures("eager")
@@ -39,6 +42,58 @@ def test_each_device_has_the_model_and_gives_the_same_translations(trained_toy, 
     assert pool.count_unknown("👍 zz") == one.count_unknown("👍 zz")
     assert pool.is_input_error(ValueError())
     assert not pool.is_input_error(KeyError())
+    assert count_used_gpus(pool) == 2
+
+
+@pytest.fixture
+def translators(trained_toy, monkeypatch, tmp_path):
+    """Each engine, and each wrapper of an engine, by name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def load(name):
+        engine = Engine(name=name)
+        return load_translator(str(trained_toy.run), decoding=Decoding(), engine=engine)
+
+    found = {name: load(name) for name in ("tensorflow", "ctranslate2")}
+    monkeypatch.setattr(loading, "gpu_devices", lambda: CPUS)
+    found["pool"] = load("tensorflow")
+    return found | {f"side by side {name}": SideBySide(found[name], calls=2) for name in found}
+
+
+def test_engines_and_wrappers_have_the_same_methods(translators):
+    def methods(translator):
+        """Return the parameters of each public method by its name."""
+        return {
+            name: [*inspect.signature(method).parameters]
+            for name, method in inspect.getmembers(translator, callable)
+            if not name.startswith("_")
+        }
+
+    for name, translator in translators.items():
+        found = methods(translator)
+        if "ctranslate2" in name:  # only these models may have several languages
+            assert found.pop("between") == ["source", "target"]
+        if name == "tensorflow":  # for validation, for the Python API, and for attention weights
+            for own in ("load", "translate", "search_ids", "model"):
+                del found[own]
+        assert found == {
+            "count_unknown": ["text"],
+            "encode": ["texts"],
+            "is_input_error": ["error"],
+            "score_texts": ["source_ids", "texts"],
+            "translate_ids": ["source_ids"],
+        }, name
+
+
+def test_links_of_words_come_from_the_model_on_each_device(translators):
+    source = SOURCES[0]
+    pair = Pair(source, " ".join(reversed(source.split())), cuts=(source.index(" "),))
+    links = {name: find_links([pair], translator=each) for name, each in translators.items()}
+    expected = links["tensorflow"][pair].links
+    for name, found in links.items():
+        assert found[pair].is_certain, name
+        assert found[pair].links == pytest.approx(expected, abs=0.01), name
+    assert expected[-1, 0] > 0.5, "the first word of the source is the last word of the translation"
 
 
 class Counting:
@@ -47,6 +102,7 @@ class Counting:
     decoding = encode = count_unknown = is_input_error = None
 
     def __init__(self):
+        self.scored = 0
         self.running = self.most = self.calls = 0
         self.both_run = threading.Barrier(2)
 
@@ -60,6 +116,11 @@ class Counting:
         if source_ids == [[0]]:
             raise KeyError("no such source")
         return source_ids, Work()
+
+    def score_texts(self, source_ids, texts):
+        assert self.running == 0, "the device is also translating"
+        self.scored += 1
+        return texts
 
 
 def test_each_device_has_one_caller_at_a_time():
@@ -77,6 +138,10 @@ def test_each_device_has_one_caller_at_a_time():
         with pytest.raises(KeyError, match="no such source"):
             pool.translate_ids([[0]])
     assert pool.translate_ids([[5]])[0] == [[5]]
+    # Scoring takes turns with translating.
+    for _ in range(4):
+        assert pool.score_texts([[5]], ["five"]) == ["five"]
+    assert (first.scored, second.scored) == (2, 2)
 
 
 ON_THE_GPU = "Translating 1 unit in parallel, with a GPU each"
