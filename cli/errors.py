@@ -108,9 +108,19 @@ def announce_terminal_input(stream: TextIO) -> None:
         say("tt: reading lines from the terminal; press Ctrl-D to finish")
 
 
+class _Warnings(logging.Handler):
+    """Prints the warnings that `tt` logs like the warnings of a command."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"tt: warning: {record.getMessage()}")
+
+
+_WARNINGS = _Warnings(logging.WARNING)
+
+
 @contextlib.contextmanager
 def library_notices(*, are_shown: bool) -> Iterator[None]:
-    """Hide the log messages of libraries, or show them on stderr.
+    """Hide the log messages of libraries, or show them on stderr. Warnings of `tt` are shown.
 
     With `tt demo --verbose`, the commands that it runs also show the messages.
     """
@@ -122,6 +132,7 @@ def library_notices(*, are_shown: bool) -> Iterator[None]:
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
         logging.getLogger().addHandler(handler)
     else:
+        logging.getLogger("tt").addHandler(_WARNINGS)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         if not sys.warnoptions:
@@ -134,4 +145,6 @@ def library_notices(*, are_shown: bool) -> Iterator[None]:
         yield
     finally:
         logging.getLogger().removeHandler(handler)
+        if not _running:  # otherwise, this command runs within another command
+            logging.getLogger("tt").removeHandler(_WARNINGS)
         SHOWS_NOTICES.reset(token)

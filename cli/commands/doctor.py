@@ -17,6 +17,7 @@ import typer
 from packaging.requirements import Requirement
 
 from tt.cli.decorators import command
+from tt.model.errors import counted
 from tt.model.extras import PROJECT, install_extra, pip_install
 
 _OK, _MISSING, _FAILURE = "ok", "-", "FAIL"
@@ -98,9 +99,28 @@ def _devices() -> Iterator[_Check]:
     else:
         value = ", ".join(gpus) or "TensorFlow finds no GPU; see `tt doctor -v`"
         yield _Check("Devices", _OK if gpus else _MISSING, "GPU", value)
+    yield _ctranslate2()
     java = shutil.which("java")
     value = java or "not found; required for Flink, and for Kafka on Dataflow"
     yield _Check("Devices", _OK if java else _MISSING, "java", value)
+
+
+def _ctranslate2() -> _Check:
+    """Check whether CTranslate2 finds GPUs, and the library that it needs to compute on them."""
+    from tt.model.engines.machine import explain_missing_cublas
+
+    try:
+        import ctranslate2
+    except ImportError as error:
+        return _Check("Devices", _FAILURE, "CTranslate2", f"cannot be imported: {error}")
+    gpus = ctranslate2.get_cuda_device_count()
+    if not gpus:
+        return _Check("Devices", _MISSING, "CTranslate2", "finds no GPU")
+    found = f"finds {counted(gpus, 'GPU')}"
+    if reason := explain_missing_cublas():
+        value = f"{found}, but cannot use cuBLAS: {reason}"
+        return _Check("Devices", _MISSING, "CTranslate2", value, install_extra("gpu"))
+    return _Check("Devices", _OK, "CTranslate2", f"{found} and cuBLAS")
 
 
 def _requirements(extra: str = "", *, project: str = PROJECT) -> Iterator[Requirement]:

@@ -13,6 +13,8 @@ these differences:
 from __future__ import annotations
 
 import copy
+import dataclasses
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +27,10 @@ from tt.model.engines.batching import (
     find_ends,
     translate_in_batches,
 )
-from tt.model.engines.machine import calls_at_once
+from tt.model.engines.machine import calls_at_once, has_nvidia_gpu, preload_cublas
 from tt.model.engines.tokens import ExportTokens, ForeignTokens
 from tt.model.engines.translator import (
+    AUTO,
     Engine,
     Hypothesis,
     ScoredText,
@@ -35,7 +38,8 @@ from tt.model.engines.translator import (
     Work,
     check_scores,
 )
-from tt.model.errors import NotFiniteError, UserError, first_line, require
+from tt.model.errors import NotFiniteError, UserError, counted, first_line, require
+from tt.model.extras import install_extra
 from tt.model.formats.foreign import (
     POSITIONS,
     is_foreign,
@@ -45,6 +49,8 @@ from tt.model.formats.foreign import (
 )
 from tt.model.text.vocabulary import UnknownParts
 from tt.model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
+
+_LOGGER = logging.getLogger(__name__)
 
 # The number of padded positions above which larger batches are not faster: source positions of all
 # beams in a search, and target positions in scoring.
@@ -68,7 +74,8 @@ class CTranslate2Translator:
     """Translates with an exported or foreign model in CTranslate2; threads may share it.
 
     On the CPU, each translation uses `threads` threads, and as many translations run at once as the
-    cores allow. Each GPU computes one translation at a time.
+    cores allow. Each GPU computes one translation at a time. With the device "auto", the CPU
+    translates if a GPU cannot compute.
 
     Args:
       folder: The folder of the model.
@@ -77,7 +84,7 @@ class CTranslate2Translator:
       threads: CPU threads per translation.
 
     Raises:
-      UserError: CTranslate2 cannot load the model.
+      UserError: CTranslate2 cannot load the model, or cannot compute on the GPU.
     """
 
     def __init__(self, folder: Path, *, decoding: Decoding, engine: Engine, threads: int) -> None:
@@ -87,8 +94,9 @@ class CTranslate2Translator:
             ForeignTokens(open_foreign(folder)) if is_foreign(folder) else ExportTokens(folder)
         )
         self._positions = read_sizes(weights).positions if is_foreign(folder) else POSITIONS
-        device = find_device(engine)
-        self.gpus = ctranslate2.get_cuda_device_count() if device == "cuda" else 0
+        on_gpus = _load_on_gpus(weights, engine=engine, token=self.tokens.end)
+        self.gpus = on_gpus.num_translators if on_gpus else 0
+        self._translator = on_gpus or _load_on_cpu(weights, engine=engine, threads=threads)
         tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if self.gpus else _FAST_BATCH)
         self._budget = TokenBudget(tokens // decoding.beam_size)
         # Sources of the same length have the same length limit. A greedy search with one limit per
@@ -96,20 +104,6 @@ class CTranslate2Translator:
         # more time.
         has_one_length = decoding.beam_size == 1 and not self.gpus
         self._most_padding = 0.0 if has_one_length else MOST_PADDING
-        try:
-            self._translator = ctranslate2.Translator(
-                str(weights),
-                device=device,
-                device_index=list(range(self.gpus or 1)),
-                compute_type=engine.compute_type,
-                inter_threads=calls_at_once(threads) if device == "cpu" else 1,
-                intra_threads=threads,
-            )
-        except (ValueError, RuntimeError, IndexError, MemoryError) as error:
-            raise UserError(
-                f"CTranslate2 cannot load {folder} as {engine.compute_type} ({first_line(error)}). "
-                "Choose another `compute_type`, or copy or convert the model again"
-            ) from error
 
     def between(self, *, source: str, target: str) -> CTranslate2Translator:
         """Return a translator with the same model for two language codes.
@@ -312,6 +306,74 @@ def find_device(engine: Engine) -> str:
         engine.compute_type,
     )
     return device
+
+
+def _load_on_gpus(weights: Path, *, engine: Engine, token: str) -> ctranslate2.Translator | None:
+    """Load a model on all GPUs, if the engine's device allows it and the GPUs can compute.
+
+    CTranslate2 opens CUDA's libraries at its first batch. Therefore, the GPUs translate a token.
+
+    Args:
+      weights: Folder of the weights.
+      engine: The device and the compute type.
+      token: A token of the source vocabulary.
+
+    Returns:
+      The loaded model, or None if the CPU has to translate.
+
+    Raises:
+      UserError: The device is "cuda", and the GPUs cannot compute.
+    """
+    device = find_device(engine)
+    if device == "cpu":
+        if engine.device == AUTO and has_nvidia_gpu():
+            _LOGGER.warning(
+                "this machine has an NVIDIA GPU, but CTranslate2 finds none, and uses the CPU. "
+                "Update NVIDIA's driver to version 525 or later, or set `device=cpu`"
+            )
+        return None
+    gpus = ctranslate2.get_cuda_device_count()
+    try:
+        preload_cublas()
+        loaded = ctranslate2.Translator(
+            str(weights),
+            device=device,
+            device_index=list(range(gpus)),
+            compute_type=engine.compute_type,
+        )
+        loaded.translate_batch([[token]] * gpus, max_batch_size=1, max_decoding_length=1)
+    except (OSError, ValueError, RuntimeError, MemoryError) as error:
+        problem = f"CTranslate2 cannot compute on {counted(gpus, 'GPU')} ({first_line(error)})"
+        fix = "Check the driver and the free memory with `nvidia-smi`"
+        if "libcu" in str(error):
+            fix = f"Install the GPU libraries with {install_extra('gpu')}"
+        if engine.device != AUTO:
+            raise UserError(f"{problem}. {fix}, or remove `device=cuda`") from error
+        _LOGGER.warning("%s, and uses the CPU. %s, or set `device=cpu`", problem, fix)
+        return None
+    return loaded
+
+
+def _load_on_cpu(weights: Path, *, engine: Engine, threads: int) -> ctranslate2.Translator:
+    """Load a model on the CPU, for as many calls at once as the cores allow.
+
+    Raises:
+      UserError: CTranslate2 cannot load the model.
+    """
+    find_device(dataclasses.replace(engine, device="cpu"))  # a GPU may have more compute types
+    try:
+        return ctranslate2.Translator(
+            str(weights),
+            device="cpu",
+            compute_type=engine.compute_type,
+            inter_threads=calls_at_once(threads),
+            intra_threads=threads,
+        )
+    except (ValueError, RuntimeError, IndexError, MemoryError) as error:
+        raise UserError(
+            f"CTranslate2 cannot load {weights} as {engine.compute_type} ({first_line(error)}). "
+            "Choose another `compute_type`, or copy or convert the model again"
+        ) from error
 
 
 def _is_memory_error(error: Exception) -> bool:

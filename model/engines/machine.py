@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import logging
 import os
 import platform
@@ -21,6 +22,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _MOST_FROM_HEAP = 32 * 2**20  # bytes; glibc refuses more
 _HIDDEN = "CUDA_VISIBLE_DEVICES"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")  # the driver's list of GPUs
+# cuBLAS, by the names that CTranslate2's wheels open. The second library needs the first.
+_CUBLAS = ("libcublasLt.so.12", "libcublas.so.12")
 
 
 def keep_freed_memory() -> None:
@@ -62,12 +65,42 @@ def calls_at_once(threads: int) -> int:
     return max(1, cores() // threads)
 
 
+def has_nvidia_gpu() -> bool:
+    """Return whether the driver lists an NVIDIA GPU, and the user has not hidden all of them."""
+    hidden = os.environ.get(_HIDDEN, "all")
+    return hidden != "" and not hidden.startswith(("-1", ",")) and any(_NVIDIA.glob("*"))
+
+
+def preload_cublas() -> None:
+    """Load cuBLAS from the packages of the extra `gpu`, if they are installed.
+
+    Only TensorFlow searches these packages. CTranslate2 opens cuBLAS by its name at the first
+    batch, and finds a library of this name that the process has already loaded.
+
+    Raises:
+      OSError: A library cannot be loaded.
+    """
+    packages = importlib.util.find_spec("nvidia")
+    folders = (packages and packages.submodule_search_locations) or []
+    for name in _CUBLAS:
+        for path in [path for folder in folders for path in Path(folder).glob(f"*/lib/{name}")]:
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+def explain_missing_cublas() -> str | None:
+    """Return the system's message if CTranslate2 cannot open cuBLAS, else None."""
+    try:
+        preload_cublas()
+        ctypes.CDLL(_CUBLAS[-1])
+    except OSError as error:
+        return str(error)
+    return None
+
+
 @functools.cache
 def explain_missing_gpu() -> str | None:
     """Return a message if TensorFlow does not find the machine's NVIDIA GPUs, else None."""
-    if os.environ.get(_HIDDEN, "all").startswith(("-1", ",")) or os.environ.get(_HIDDEN) == "":
-        return None
-    if count_gpus() or not any(_NVIDIA.glob("*")):
+    if not has_nvidia_gpu() or count_gpus():
         return None
     return (
         "this machine has an NVIDIA GPU, but TensorFlow finds none. Install the GPU libraries "

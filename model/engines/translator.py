@@ -35,7 +35,7 @@ class Engine:
         TensorFlow supports "float32", "bfloat16" and "float16". CTranslate2 supports
         "float32" and "int8", and depending on the device "int16", "float16", "bfloat16",
         "int8_float32", "int8_float16" and "int8_bfloat16".
-      device: Run CTranslate2 on this device; "auto" uses NVIDIA GPUs if there are any.
+      device: Run CTranslate2 on this device; "auto" uses NVIDIA GPUs that can compute.
 
         The device "cuda" means all NVIDIA GPUs.
     """

@@ -4,8 +4,11 @@ import importlib.metadata
 import json
 import re
 
+import ctranslate2
 import pytest
 from command_line import run
+
+from tt.model.engines import machine
 
 
 @pytest.fixture
@@ -37,6 +40,24 @@ def test_installation_of_this_machine_works(capsys):
     assert found["Packages", "pyarrow"]["value"] == importlib.metadata.version("pyarrow")
     assert int(found["Devices", "cores"]["value"]) >= 1
     assert ("Devices", "GPU") in found
+
+
+def test_gpus_of_ctranslate2_need_cublas(monkeypatch, capsys):
+    def check():
+        found = checks_of(capsys)["Devices", "CTranslate2"]
+        return found["state"], found["value"], found["remedy"]
+
+    assert check() == ("-", "finds no GPU", "")
+    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 2)
+    state, value, remedy = check()
+    assert (state, value) == (
+        "-",
+        "finds 2 GPUs, but cannot use cuBLAS: libcublas.so.12: cannot open shared object file: No "
+        "such file or directory",
+    )
+    assert "tensorflow[and-cuda]" in remedy
+    monkeypatch.setattr(machine, "explain_missing_cublas", lambda: None)
+    assert check() == ("ok", "finds 2 GPUs and cuBLAS", "")
 
 
 def test_wrong_version_fails_and_shows_the_install_command(requires, capsys):

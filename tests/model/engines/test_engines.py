@@ -6,10 +6,10 @@ import itertools
 import math
 import subprocess
 import sys
-import types
 
 import pytest
 import tensorflow as tf
+from fake_gpus import FakeGpus
 from models import full_logits, random_rows, with_weight, write_model
 from toy import toy_sentences
 
@@ -191,15 +191,12 @@ def test_translations_at_the_limit_are_incomplete(random_model, engine, beam_siz
 
 def test_ctranslate2_uses_all_gpus(random_model, monkeypatch):
     assert count_used_gpus(load(random_model, CTRANSLATE2, GREEDY)) == 0
-    made = []
-    gpus = types.SimpleNamespace(
-        get_cuda_device_count=lambda: 2,
-        get_supported_compute_types=lambda device: {"float32"},
-        Translator=lambda *_, **settings: made.append(settings),
-    )
+    expected = best_texts(translate(load(random_model, CTRANSLATE2, GREEDY)))
+    gpus = FakeGpus(2)
     monkeypatch.setattr(ctranslate2_engine, "ctranslate2", gpus)
-    assert count_used_gpus(load(random_model, CTRANSLATE2, GREEDY)) == 2
-    assert made[0]["device_index"] == [0, 1]
+    translator = load(random_model, CTRANSLATE2, GREEDY)
+    assert (count_used_gpus(translator), gpus.loaded) == (2, ["cuda"])
+    assert best_texts(translate(translator)) == expected
 
 
 def test_source_beyond_the_positions_is_an_input_error(model_folder):

@@ -1,0 +1,73 @@
+"""CTranslate2 on a machine with GPUs, each of which is replaced by the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import ctranslate2
+
+
+class FakeGpus:
+    """The module `ctranslate2` with fake GPUs; each computes one batch at a time.
+
+    Args:
+      count: Number of GPUs.
+      fault: The error that each batch on a GPU raises; None computes the batch.
+      seconds: The least time of a batch.
+    """
+
+    def __init__(self, count, *, fault=None, seconds=0.0):
+        self.count, self.fault, self.seconds = count, fault, seconds
+        self.loaded: list[str] = []  # the device of each loaded model
+        self.batches = 0  # batches on GPUs, without those of one token
+        self.busy = self.most_busy = 0  # GPUs
+        self.lock = threading.Lock()
+
+    def get_cuda_device_count(self):
+        return self.count
+
+    def get_supported_compute_types(self, device):
+        return ctranslate2.get_supported_compute_types("cpu") | (
+            {"float16"} if device == "cuda" else set()
+        )
+
+    def Translator(self, path, *, device, device_index=0, **settings):  # noqa: N802 -- its name
+        self.loaded.append(device)
+        if device == "cpu":
+            return ctranslate2.Translator(path, device=device, **settings)
+        assert device_index == list(range(self.count))
+        return _OnGpus(path, self)
+
+
+class _OnGpus:
+    def __init__(self, path, gpus):
+        self._gpus = gpus
+        self._model = ctranslate2.Translator(path, inter_threads=gpus.count, intra_threads=1)
+        self._free = threading.Semaphore(gpus.count)
+        self.num_translators = gpus.count
+
+    def translate_batch(self, sources, **settings):
+        with self._compute(is_counted=settings.get("max_decoding_length") != 1):
+            return self._model.translate_batch(sources, **settings)
+
+    def score_batch(self, sources, targets, **settings):
+        with self._compute():
+            return self._model.score_batch(sources, targets, **settings)
+
+    @contextlib.contextmanager
+    def _compute(self, *, is_counted=True):
+        """Wait for a free GPU, as the queue of CTranslate2 does, and compute on this GPU."""
+        gpus = self._gpus
+        if gpus.fault is not None:
+            raise gpus.fault
+        with self._free:
+            with gpus.lock:
+                gpus.batches += is_counted
+                gpus.busy += 1
+                gpus.most_busy = max(gpus.most_busy, gpus.busy)
+            time.sleep(gpus.seconds)
+            yield
+            with gpus.lock:
+                gpus.busy -= 1
