@@ -77,7 +77,7 @@ ModelCopies = Annotated[
         "--model-copies",
         metavar="N",
         help="Translate N units at once on this machine, at most one per core.  "
-        "[default: one per core or GPU]",
+        "[default: one per core, or two per GPU]",
         show_default=False,
         rich_help_panel="Model",
     ),

@@ -65,11 +65,13 @@ def translate_command(
     else:
         folder = open_package(local_path(model))
     from tt.model.engines.loading import load_translator
+    from tt.model.engines.translator import count_used_gpus
     from tt.model.formats.model_folder import load_about
     from tt.model.text.glossary import read_glossary
     from tt.model.text.vocabulary import read_local
-    from tt.pipelines.inference.lines import LineReport, OutputError, translate_lines
+    from tt.pipelines.inference.lines import CHUNK, LineReport, OutputError, translate_lines
     from tt.pipelines.inference.model_loading import check_model, choose_engine
+    from tt.pipelines.inference.side_by_side import use_all_devices
     from tt.pipelines.inference.text_model import TextModel
     from tt.pipelines.texts.limits import Limits
 
@@ -83,6 +85,9 @@ def translate_command(
     glossary = read_glossary(texts.glossary, read=read_local) if texts.glossary else None
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
+    gpus = count_used_gpus(translator)
+    if gpus > 1:
+        translator = use_all_devices(translator)
     announce_terminal_input(sys.stdin)
     text_model = TextModel(
         translator=translator,
@@ -98,6 +103,7 @@ def translate_command(
                 sys.stdout.buffer,
                 model=text_model,
                 report=report,
+                chunk=CHUNK * max(1, gpus),
                 scored=decoding.n_best if decoding.n_best > 1 or with_scores else 0,
                 data=data,
                 warn=lambda line: say(f"tt: warning: {line}"),

@@ -287,18 +287,23 @@ class CTranslate2Translator:
         return ranked[: self.decoding.n_best]
 
 
+def count_gpus(engine: Engine) -> int:
+    """Return the number of GPUs that the driver lists, unless the engine's device is the CPU."""
+    return 0 if engine.device == "cpu" else int(ctranslate2.get_cuda_device_count())
+
+
 def find_device(engine: Engine) -> str:
     """Return the device that CTranslate2 will use, "cpu" or "cuda".
 
     Raises:
       UserError: CTranslate2 finds no GPU, or the device lacks the compute type.
     """
-    has_gpu = ctranslate2.get_cuda_device_count() > 0
+    gpus = count_gpus(engine)
     require(
-        has_gpu or engine.device != "cuda",
+        gpus > 0 or engine.device != "cuda",
         "`device=cuda` needs an NVIDIA GPU, but CTranslate2 finds none. Remove the option",
     )
-    device = "cuda" if has_gpu and engine.device != "cpu" else "cpu"
+    device = "cuda" if gpus else "cpu"
     known = sorted(ctranslate2.get_supported_compute_types(device))
     require(
         engine.compute_type in known,
@@ -332,7 +337,7 @@ def _load_on_gpus(weights: Path, *, engine: Engine, token: str) -> ctranslate2.T
                 "Update NVIDIA's driver to version 525 or later, or set `device=cpu`"
             )
         return None
-    gpus = ctranslate2.get_cuda_device_count()
+    gpus = count_gpus(engine)
     try:
         preload_cublas()
         loaded = ctranslate2.Translator(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tt.model.engines import machine
 from tt.model.engines.machine import (
     cores,
     gpu_devices,
@@ -90,6 +91,15 @@ def uses_onednn(engine: Engine) -> bool:
     It does not in float32, because oneDNN creates new kernels for the shapes of each step.
     """
     return engine.compute_type != "float32"
+
+
+def count_gpus(engine: Engine) -> int:
+    """Return the number of GPUs that an engine finds; this imports the engine's library."""
+    if engine.name == "ctranslate2":
+        from tt.model.engines import ctranslate2_engine
+
+        return ctranslate2_engine.count_gpus(engine)
+    return machine.count_gpus()
 
 
 def check_engine(

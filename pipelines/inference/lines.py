@@ -19,7 +19,7 @@ from tt.pipelines.texts.languages import describe_other_texts
 from tt.pipelines.texts.segments import LINE_BREAK
 from tt.pipelines.texts.translating import TermCounts, TranslatedText
 
-_CHUNK = 1024  # lines that are sorted by length and batched together
+CHUNK = 1024  # lines that are sorted by length and batched together, per GPU if there are several
 _SHOWN = 10  # line numbers that a report shows for each status or flag
 # Statuses that a report does not list.
 _PLAIN = (translating.OK, translating.NULL, translating.EMPTY, translating.COPIED)
@@ -84,7 +84,7 @@ def translate_lines(
     model: TextModel,
     report: LineReport,
     scored: int = 0,
-    chunk: int = _CHUNK,
+    chunk: int = CHUNK,
     data: TrainingData | None = None,
     warn: Callable[[str], object] = lambda line: None,
 ) -> None:

@@ -89,7 +89,7 @@ class ModelCopies:
 
     copies: int | None  # parallel translations; None if the runner decides
     threads: int  # threads per translation
-    gpus: int = 0  # GPUs, each of which runs one translation at a time; 0 uses the cores
+    gpus: int = 0  # GPUs, each of which translates one unit at a time; 0 uses the cores
 
     def describe(self) -> str:
         """Return a line for the user.
@@ -99,19 +99,20 @@ class ModelCopies:
         """
         if self.copies is None:
             return "Translating in the workers that the runner starts"
-        at_once = counted(min(self.copies, self.gpus or self.copies), "unit")
-        each = "a GPU" if self.gpus else counted(self.threads, "thread")
-        return f"Translating {at_once} in parallel, with {each} each"
+        on = f"with {counted(self.threads, 'thread')} each"
+        if self.gpus:
+            on = f"on {counted(min(self.copies, self.gpus), 'GPU')}"
+        return f"Translating {counted(self.copies, 'unit')} in parallel, {on}"
 
 
 def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:
     """Decide how many translations run in parallel on this machine, with how many threads each.
 
-    By default, each GPU runs one translation. Without a GPU, each core runs one translation with
-    one thread, because two translations with one thread each are faster than one with two threads.
-    If Beam's options contain a number of workers, that is the number of copies. Runners on other
-    machines decide how many workers to start. Dataflow starts one process per core, so a
-    translation there has one thread.
+    By default, each GPU has two units: it translates one of them, while a core prepares the other.
+    Without a GPU, each core runs one translation with one thread, because two translations with one
+    thread each are faster than one with two threads. If Beam's options contain a number of workers,
+    that is the number of copies. Runners on other machines decide how many workers to start.
+    Dataflow starts one process per core, so a translation there has one thread.
 
     Args:
       copies: Number of copies that the user asks for, or None.
@@ -134,7 +135,8 @@ def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int 
         workers is None or copies in (None, workers),
         f"`copies` is {copies}, but Beam's options ask for {workers} workers. Remove either option",
     )
-    found = workers or copies or min(gpus, cores()) or cores()
+    asked = workers or copies or 0
     name = "--direct_num_workers" if copies is None else "`copies`"
-    require(found <= cores(), f"{name} must be at most {cores()}, this machine's cores", found)
+    require(asked <= cores(), f"{name} must be at most {cores()}, this machine's cores", asked)
+    found = asked or 2 * gpus or cores()
     return ModelCopies(found, calls_at_once(found), gpus=gpus)

@@ -4,7 +4,6 @@ options        the options of a stream, and its addresses
 messages       reads the texts in messages, and makes their answers
 metrics        counts work for Prometheus, the status line and the metrics file
 plan           the interface between the job and a broker, and the batch size
-side_by_side   divides one call of a model among all cores
 connectors     TranslateMessages between Beam's own connectors, for Dataflow
 job            checks a stream, then runs it here or submits it
 kafka_clients  creates clients with the user's settings, and explains their errors

@@ -27,6 +27,7 @@ from apache_beam.utils.subprocess_server import JavaJarServer, SubprocessServer
 
 from tt.model.engines.translator import Translator
 from tt.model.errors import ServiceError, UserError, first_line, require
+from tt.pipelines.inference.side_by_side import use_all_devices
 from tt.pipelines.inference.transforms import TextsDoFn
 from tt.pipelines.runners import dataflow
 from tt.pipelines.runners.beam_options import find_runner_name, is_dataflow, parse_arguments
@@ -45,7 +46,6 @@ from tt.pipelines.streams.messages import (
 from tt.pipelines.streams.options import EXACTLY_ONCE, KafkaTopic, PubsubName, StreamOptions
 from tt.pipelines.streams.plan import StreamPlan
 from tt.pipelines.streams.pubsub import PubsubPlan, make_message, message_of
-from tt.pipelines.streams.side_by_side import use_all_cores
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import FAILED, TextFields
 
@@ -86,7 +86,7 @@ class _TranslateBatch(TextsDoFn):
             logging.error("all messages of this worker fail: %s", self._fault)
             return
         super().setup()
-        self.model = dataclasses.replace(self.model, translator=use_all_cores(self.translator))
+        self.model = dataclasses.replace(self.model, translator=use_all_devices(self.translator))
 
     def process(self, batch: list[Message]) -> Iterator[Answer]:
         if self._fault:

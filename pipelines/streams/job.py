@@ -10,6 +10,7 @@ from tt.model.engines.translator import Translator
 from tt.model.errors import checked, require
 from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.model_sharing import SharedTranslator
+from tt.pipelines.inference.side_by_side import use_all_devices
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.runners import dataflow
 from tt.pipelines.runners.beam_options import (
@@ -28,7 +29,6 @@ from tt.pipelines.streams.metrics import Metrics, StreamMetrics, publishing
 from tt.pipelines.streams.options import KafkaTopic, StreamOptions
 from tt.pipelines.streams.plan import StreamPlan, StreamRun
 from tt.pipelines.streams.pubsub import plan_subscription
-from tt.pipelines.streams.side_by_side import use_all_cores
 from tt.pipelines.texts.translating import TextFields
 
 
@@ -144,7 +144,7 @@ class StreamJob:
         options = self.request.options
         with publishing(self.metrics, options, report=report):
             model = TextModel.of(
-                use_all_cores(SharedTranslator(self._loader()).acquire()),
+                use_all_devices(SharedTranslator(self._loader()).acquire()),
                 about=self.model.about,
                 options=options.texts,
                 glossary=self.glossary,
@@ -191,5 +191,5 @@ class StreamJob:
             request.model,
             decoding=request.decoding,
             engine=request.engine,
-            threads=1,  # per call; `use_all_cores` makes one call per core
+            threads=1,  # per call; `use_all_devices` makes one call per core or GPU
         )

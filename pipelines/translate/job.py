@@ -20,7 +20,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from tt.model.engines.machine import count_gpus
+from tt.model.engines.loading import count_gpus
 from tt.model.errors import checked, counted
 from tt.model.imports.hub import parse_address
 from tt.model.inspection.blocks import Facts
@@ -89,8 +89,8 @@ class TranslateRequest(ModelRequest):
 
     Attributes:
       options: The input, the output and other options of the job.
-      copies: The number of translations that this machine computes at once; None for one per core
-        or GPU.
+      copies: The number of translations that this machine computes at once; None for one per
+        core, or two per GPU.
       accelerator: The GPUs of each translating worker on Dataflow, such as "nvidia-l4"; None for no
         GPU.
 
@@ -265,10 +265,9 @@ class TranslateJob(FolderState):
 
     @functools.cached_property
     def copies(self) -> ModelCopies:
-        """The number of simultaneous translations; counting GPUs imports TensorFlow."""
+        """The number of simultaneous translations; counting GPUs imports the engine's library."""
         request = self.request
-        has_tensorflow = isinstance(request.model, str) and request.engine.name == "tensorflow"
-        gpus = count_gpus() if has_tensorflow else 0
+        gpus = count_gpus(request.engine) if isinstance(request.model, str) else 0
         return plan_copies(request.copies, beam_arguments=request.beam, gpus=gpus)
 
     @property

@@ -16,7 +16,7 @@ from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.engines.translator import Engine, Work, count_used_gpus
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
-from tt.pipelines.streams.side_by_side import SideBySide
+from tt.pipelines.inference.side_by_side import SideBySide
 from tt.pipelines.texts.aligning import Pair, find_links
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
@@ -144,19 +144,16 @@ def test_each_device_has_one_caller_at_a_time():
     assert (first.scored, second.scored) == (2, 2)
 
 
-ON_THE_GPU = "Translating 1 unit in parallel, with a GPU each"
-ON_GPUS = "Translating {} units in parallel, with a GPU each"
-
-
 @pytest.mark.parametrize(
     ("copies", "arguments", "gpus", "expected", "line"),
     [
-        (None, [], 1, ModelCopies(1, 4, gpus=1), ON_THE_GPU),
-        (None, [], 2, ModelCopies(2, 2, gpus=2), ON_GPUS.format(2)),
-        (None, [], 8, ModelCopies(4, 1, gpus=8), ON_GPUS.format(4)),
-        (3, [], 1, ModelCopies(3, 1, gpus=1), ON_THE_GPU),
+        (None, [], 1, ModelCopies(2, 2, gpus=1), "Translating 2 units in parallel, on 1 GPU"),
+        (None, [], 2, ModelCopies(4, 1, gpus=2), "Translating 4 units in parallel, on 2 GPUs"),
+        (None, [], 8, ModelCopies(16, 1, gpus=8), "Translating 16 units in parallel, on 8 GPUs"),
+        (1, [], 2, ModelCopies(1, 4, gpus=2), "Translating 1 unit in parallel, on 1 GPU"),
+        (3, [], 1, ModelCopies(3, 1, gpus=1), "Translating 3 units in parallel, on 1 GPU"),
         (None, ["--direct_num_workers=2"], 1, ModelCopies(2, 2, gpus=1),
-         ON_THE_GPU),
+         "Translating 2 units in parallel, on 1 GPU"),
         (None, ["--runner=FlinkRunner"], 1, ModelCopies(None, 1),
          "Translating in the workers that the runner starts"),
     ],

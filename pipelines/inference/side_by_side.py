@@ -1,9 +1,9 @@
-"""Divide one call of a translator among all cores.
+"""Divide one call of a translator among all cores or GPUs.
 
 Rows of similar length form a share, and each thread translates one share at a time. The batches of
-a stream are small, so two translations at once are faster than one translation on two threads. A
-job on tables translates as many units at once as there are cores. A stream has only one batch at a
-time, so this module divides the batch.
+a stream are small, so two translations at once are faster than one translation on two threads, and
+one translation uses only one GPU. A job on tables translates several units at once. A stream and
+`tt translate` have only one batch at a time, so this module divides the batch.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from tt.model.engines.translator import (
     between,
     count_used_gpus,
 )
+from tt.model.transformer.search_options import GPU_BATCH_TOKENS
 
 _LEAST_ROWS = 8  # smaller calls are not divided, because fewer rows take as long as one row
-_MOST_TOKENS = 2048  # per share, counted once per beam; larger shares are hardly faster
+# Tokens per share, counted once per beam; on a CPU, larger shares are hardly faster.
+_MOST_TOKENS = 2048
 
 
 class SideBySide:
@@ -62,7 +64,8 @@ class SideBySide:
           Exception: The error of a share. If several shares fail, an error that no source caused
             takes precedence, because the caller must not retry it with fewer rows.
         """
-        most = max(1, _MOST_TOKENS // self.decoding.beam_size)
+        tokens = GPU_BATCH_TOKENS if self.gpus else _MOST_TOKENS
+        most = max(1, tokens // self.decoding.beam_size)
         shares = divide([len(row) for row in source_ids], calls=self._calls, most_tokens=most)
         if len(shares) == 1:
             return self._translator.translate_ids(source_ids)
@@ -86,12 +89,11 @@ _pools: list[SideBySide] = []  # the pool of this process, if there is one
 _lock = threading.Lock()
 
 
-def use_all_cores(translator: Translator) -> SideBySide:
-    """Return a `SideBySide` with a translator on all cores; a process has one pool of threads."""
+def use_all_devices(translator: Translator) -> SideBySide:
+    """Return a `SideBySide` with one call per GPU or core; a process has one pool of threads."""
     with _lock:
         if not _pools or _pools[0]._translator is not translator:
-            calls = 1 if count_used_gpus(translator) else cores()
-            _pools[:] = [SideBySide(translator, calls=calls)]
+            _pools[:] = [SideBySide(translator, calls=count_used_gpus(translator) or cores())]
         return _pools[0]
 
 

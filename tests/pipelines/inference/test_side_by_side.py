@@ -10,9 +10,10 @@ from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt.pipelines.streams import connectors, side_by_side
+from tt.pipelines.inference import side_by_side
+from tt.pipelines.inference.side_by_side import SideBySide, divide
+from tt.pipelines.streams import connectors
 from tt.pipelines.streams.messages import Message
-from tt.pipelines.streams.side_by_side import SideBySide, divide
 
 TEXTS = ["a" * (1 + 7 * i % 11) + str(i) for i in range(40)]
 
@@ -100,14 +101,16 @@ def test_languages_are_passed_to_a_multilingual_model():
     assert not hasattr(SideBySide(Reverser(), calls=2), "between")
 
 
-def test_calls_are_divided_among_cores(monkeypatch):
-    monkeypatch.setattr(side_by_side, "cores", lambda: 2)
+@pytest.mark.parametrize(("cores", "gpus", "calls"), [(2, 0, 2), (2, 1, 1), (2, 4, 4)])
+def test_calls_are_divided_among_cores_or_gpus(cores, gpus, calls, monkeypatch):
+    monkeypatch.setattr(side_by_side, "cores", lambda: cores)
     translator = Reverser()
+    translator.gpus = gpus
     config = connectors.TranslateMessages(load_translator=lambda: translator, max_batch=100)
     step = connectors._TranslateBatch(config)
     step._model = SimpleNamespace(acquire=lambda: translator)
     step.setup()
     messages = [Message(value=text.encode(), source="t/0/0") for text in TEXTS]
     assert len(list(step.process(messages))) == len(TEXTS)
-    assert len(translator.calls) == 2
+    assert len(translator.calls) == calls
     step.teardown()
