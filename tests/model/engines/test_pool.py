@@ -16,7 +16,7 @@ from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.engines.translator import Engine, Work, count_used_gpus
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
-from tt.pipelines.inference.side_by_side import SideBySide
+from tt.pipelines.inference.side_by_side import SideBySide, use_all_devices
 from tt.pipelines.texts.aligning import Pair, find_links
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
@@ -43,6 +43,10 @@ def test_each_device_has_the_model_and_gives_the_same_translations(trained_toy, 
     assert pool.is_input_error(ValueError())
     assert not pool.is_input_error(KeyError())
     assert count_used_gpus(pool) == 2
+    for translator in translators:
+        pool._free.put(translator)
+    divided, _ = use_all_devices(pool).translate_ids(ids)
+    assert [each.text for each in divided] == [each.text for each in expected[0]]
 
 
 @pytest.fixture
