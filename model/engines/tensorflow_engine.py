@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -45,6 +46,8 @@ class TensorFlowTranslator:
       vocabularies: Its vocabularies.
       decoding: Options of the search.
       device: Device for the computation, such as "GPU:1"; None lets TensorFlow choose.
+      strategy: The strategy in whose scope the model was made. Without its scope, all devices would
+        read the weights of the first replica.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class TensorFlowTranslator:
         decoding: Decoding,
         *,
         device: str | None = None,
+        strategy: tf.distribute.Strategy | None = None,
     ) -> None:
         self.vocabularies = vocabularies
         self.decoding = decoding
@@ -62,9 +66,10 @@ class TensorFlowTranslator:
         tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if is_gpu else BATCH_TOKENS)
         self._budget = TokenBudget(tokens // decoding.beam_size)
         hidden = hidden_ids(model.config, vocabularies)
+        scope = strategy.scope if strategy else contextlib.nullcontext
 
         def search(source: tf.Tensor) -> SearchResult:
-            with on_device(device):
+            with scope(), on_device(device):
                 return search_batch(model, source, decoding=decoding, hidden_ids=hidden)
 
         # A signature without fixed lengths avoids tracing the function again for each shape.
@@ -73,7 +78,7 @@ class TensorFlowTranslator:
 
         def score(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
             """Return the log-probability of each target id but the first, [B, T - 1]."""
-            with on_device(device):
+            with scope(), on_device(device):
                 output = model(source, target=target[:, :-1])
                 logits = tf.cast(model.logits(output), tf.float32)  # [B, T - 1, V]
                 return -tf.nn.sparse_softmax_cross_entropy_with_logits(target[:, 1:], logits)

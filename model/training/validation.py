@@ -62,7 +62,9 @@ class Validator:
         self._training = data.training
         decoding = Decoding(beam_size=1)
         self._translators = [
-            TensorFlowTranslator(model, data.vocabularies, decoding, device=device)
+            TensorFlowTranslator(
+                model, data.vocabularies, decoding, device=device, strategy=workers.strategy
+            )
             for device in workers.devices
         ]
 

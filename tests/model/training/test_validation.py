@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from toy import write_dataset
 from trainers import changed, make_trainer, two_replicas
 
@@ -61,6 +62,29 @@ def test_each_replica_translates_a_part(trainer, tmp_path):
     for number, translator in enumerate(two._validator._translators):
         result = translator._search(np.array([[2, 5, 3]], np.int32))
         assert result.scores.backing_device.endswith(f"CPU:{number}")
+
+
+def test_each_replica_searches_with_its_own_weights(trainer, tmp_path):
+    # Otherwise, each step of a search on a second GPU would copy all weights from the first GPU.
+    two = make_trainer(
+        trainer.data.folder, tmp_path / "run", two_replicas(), training=changed(steps=30)
+    )
+    copies = [
+        two.workers.strategy.experimental_local_results(variable.value)
+        for variable in two.model.trainable_variables
+    ]
+    first, second = two._validator._translators
+    for number, translator in enumerate((first, second)):
+        captured = {id(each) for each in translator._search.get_concrete_function().captured_inputs}
+        read = [[id(copy.handle) in captured for copy in pair] for pair in copies]
+        assert read == [[number == 0, number == 1]] * len(copies)
+    # In a training, all copies are equal. Different copies show which one a search reads.
+    rows = [two._validator._pairs[0][1]]
+    expected = first.translate_ids(rows)[0]
+    for pair in copies:
+        pair[0].assign(tf.zeros_like(pair[0]))
+    assert second.translate_ids(rows)[0] == expected
+    assert first.translate_ids(rows)[0] != expected
 
 
 def test_model_card_contains_token_score_quantiles(trainer):
