@@ -86,7 +86,8 @@ def train_command(
                 ],
             },
             shown={
-                **dict.fromkeys(("steps", "batch_tokens"), "depends on the dataset's size"),
+                "steps": "depends on the dataset's size and the replicas",
+                "batch_tokens": "depends on the dataset's size",
                 "epochs": "",
                 **dict.fromkeys(
                     ("warmup_steps", "validate_every", "save_every"), "depends on --steps"

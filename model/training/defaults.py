@@ -73,12 +73,13 @@ def configure(
     manifest: DatasetManifest,
     resumed: Mapping[str, Any] | None = None,
     initial: TransformerConfig | None = None,
+    replicas: int = 1,
 ) -> tuple[TransformerConfig, TrainingConfig]:
     """Return the model configuration and the training options for a dataset.
 
     A resumed run keeps its own values for options that are not given. In a new run, the initial
-    model determines the architecture. All other missing options follow from the dataset: the
-    embedded corpus has fixed settings, and the size of any other dataset decides.
+    model determines the architecture. All other missing options follow from the dataset and the
+    replicas: the embedded corpus has fixed settings, and the size of any other dataset decides.
 
     Args:
       given: Options from the user: "preset", and fields of `TransformerConfig` and
@@ -86,6 +87,7 @@ def configure(
       manifest: Manifest of the dataset.
       resumed: Saved configuration of the run to resume, or None for a new run.
       initial: Architecture of the model whose weights a new run starts from, if there is one.
+      replicas: Number of replicas that train a new run.
     """
     preset = given.get("preset")
     if resumed:
@@ -101,7 +103,7 @@ def configure(
         if every and score and score % every:
             defaults["score_every"] = None  # score at every validation
     else:
-        chosen = _choose(given, manifest=manifest, initial=initial)
+        chosen = _choose(given, manifest=manifest, initial=initial, replicas=replicas)
         fields = preset_fields(preset or chosen.get("preset"))
         fields |= _fields_of(TransformerConfig, chosen)
         defaults = _fields_of(TrainingConfig, chosen)
@@ -129,25 +131,32 @@ def _shape(fields: Mapping[str, Any]) -> list[Any]:
 
 
 def _choose(
-    given: Mapping[str, Any], *, manifest: DatasetManifest, initial: TransformerConfig | None
+    given: Mapping[str, Any],
+    *,
+    manifest: DatasetManifest,
+    initial: TransformerConfig | None,
+    replicas: int,
 ) -> dict[str, Any]:
-    """Return the options that the dataset decides in a new run, by name."""
+    """Return the options that the dataset and the replicas decide in a new run, by name."""
     stated = dict(given)
     if initial:  # its preset and dropout count as given, so none are chosen
         known = {"preset": "", "d_model": initial.d_model, "dropout": initial.dropout}
         stated = {**known, **preset_fields(given.get("preset")), **given}
+    split = manifest.splits["train"]
     if manifest.corpus == EMBEDDED_CORPUS:
-        chosen = _choose_for_embedded(stated)
+        chosen = _choose_for_embedded(stated, longest=split.longest, replicas=replicas)
     else:
-        split = manifest.splits["train"]
         tokens = max(split.source_tokens, split.target_tokens)
-        chosen = choose_options(stated, tokens=tokens, longest=split.longest)
+        chosen = choose_options(stated, tokens=tokens, longest=split.longest, replicas=replicas)
     if "score_sentences" not in stated:
-        chosen |= _choose_sentences({**chosen, **stated}, manifest.splits["validation"])
+        options = {**chosen, **stated}
+        chosen |= _choose_sentences(options, manifest.splits["validation"], replicas=replicas)
     return chosen
 
 
-def _choose_sentences(options: Mapping[str, Any], split: SplitInfo) -> dict[str, int]:
+def _choose_sentences(
+    options: Mapping[str, Any], split: SplitInfo, *, replicas: int
+) -> dict[str, int]:
     """Return a lower `score_sentences` if scores would take too large a part of the training.
 
     The number depends only on options that a resumed run keeps, and not on the time, so all
@@ -156,15 +165,20 @@ def _choose_sentences(options: Mapping[str, Any], split: SplitInfo) -> dict[str,
     training = TrainingConfig(**_fields_of(TrainingConfig, options))
     every = training.validate_every
     scores = sum(map(training.scores_at, range(every, training.steps, every))) + 1
-    update = training.effective_batch_size or training.batch_tokens
+    update = _tokens_an_update(options, replicas=replicas)
     budget = _SCORES * training.steps * update / scores
     most = max(_FEWEST_TO_VALIDATE, int(budget * split.records / max(1, split.target_tokens)))
     is_lower = training.score_every != 0 and most < min(training.score_sentences, split.records)
     return {"score_sentences": most} if is_lower else {}
 
 
-def _choose_for_embedded(stated: Mapping[str, Any]) -> dict[str, Any]:
+def _choose_for_embedded(
+    stated: Mapping[str, Any], *, longest: int, replicas: int
+) -> dict[str, Any]:
     chosen: dict[str, Any] = {k: v for k, v in EMBEDDED_OPTIONS.items() if k not in stated}
+    if "batch_tokens" in chosen:
+        # The replicas share a batch, because a few hundred larger updates would not be enough.
+        chosen["batch_tokens"] = max(longest, chosen["batch_tokens"] // replicas)
     steps = stated.get("steps", EMBEDDED_OPTIONS["steps"])
     if "validate_every" in chosen:
         chosen["validate_every"] = min(steps, chosen["validate_every"])
@@ -181,12 +195,13 @@ def describe_choices(
     *,
     manifest: DatasetManifest,
     initial: TransformerConfig | None = None,
+    replicas: int = 1,
 ) -> list[str]:
     """Return a line that lists the options chosen for a new run, or no line if there are none.
 
     `configure` describes the arguments.
     """
-    chosen = _choose(given, manifest=manifest, initial=initial)
+    chosen = _choose(given, manifest=manifest, initial=initial, replicas=replicas)
     if not chosen:
         return []
     split = manifest.splits["train"]
@@ -194,6 +209,8 @@ def describe_choices(
     by = f"the dataset's size ({split.records:,} pairs, {tokens:,} tokens)"
     if manifest.corpus == EMBEDDED_CORPUS:
         by = "the embedded corpus"
+    if replicas > 1:
+        by += f" and {replicas:,} replicas"
     parts = " ".join(f"`{name}={value}`" for name, value in chosen.items())
     return [f"Defaults chosen for {by}: {parts}. Set an option to replace its default."]
 
@@ -203,21 +220,26 @@ def _fields_of(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in names}
 
 
-def choose_options(given: Mapping[str, Any], *, tokens: int, longest: int) -> dict[str, Any]:
+def choose_options(
+    given: Mapping[str, Any], *, tokens: int, longest: int, replicas: int = 1
+) -> dict[str, Any]:
     """Return values for the missing options: preset, dropout, steps, batches, rates and intervals.
 
     The chosen values fit the given ones: for example, larger batches lead to fewer steps, and
     fewer steps to a shorter warm-up. A given preset keeps its own dropout, unless the size would
-    choose the same preset. The number of steps assumes one replica.
+    choose the same preset. More replicas train with fewer, larger updates for as many epochs.
 
     Args:
       given: Options by name; None counts as missing.
       tokens: Tokens of the training split, on the side that has more, including BOS and EOS.
       longest: Length of its longest source or target, in tokens.
+      replicas: Number of replicas; each update has a batch per replica.
 
     >>> chosen = choose_options({"batch_tokens": 4096}, tokens=465_000, longest=60)  # Multi30k
     >>> chosen["preset"], chosen["steps"], chosen["warmup_steps"]
     ('tiny', 8200, 1000)
+    >>> choose_options({"batch_tokens": 4096}, tokens=465_000, longest=60, replicas=8)["steps"]
+    1000
     """
     stated = {name: value for name, value in given.items() if value is not None}
     row = next(row for row in _TABLE if tokens < row.below)
@@ -228,8 +250,7 @@ def choose_options(given: Mapping[str, Any], *, tokens: int, longest: int) -> di
     chosen["batch_tokens"] = max(row.batch_tokens, 1 << (longest - 1).bit_length())
     found = {**chosen, **stated}
     # The configurations refuse values below 1 later.
-    update = found.get("effective_batch_size") or found["batch_tokens"]
-    chosen["steps"] = _steps(tokens, max(1, update))
+    chosen["steps"] = _steps(tokens, max(1, _tokens_an_update(found, replicas=replicas)))
     found = {**chosen, **stated}
     chosen["warmup_steps"] = max(1, min(row.warmup_steps, found["steps"] // 4))
     width = found.get("d_model") or PRESETS.get(found["preset"], PRESETS["base"])["d_model"]
@@ -276,6 +297,12 @@ def option_warnings(
             "Hold out more pairs with `tt preprocess --validation` or `--validation-fraction`"
         )
     return found
+
+
+def _tokens_an_update(options: Mapping[str, Any], *, replicas: int) -> int:
+    """Return the number of tokens in an update of all replicas, including padding."""
+    batches: int = options["batch_tokens"] * replicas
+    return max(batches, options.get("effective_batch_size") or 0)
 
 
 def _steps(tokens: int, update: int) -> int:

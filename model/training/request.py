@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,8 @@ class TrainRequest:
         """
         manifest = DatasetManifest.load(Path(self.dataset))
         if not self._may_resume():
-            self._configure(self._given(), manifest, resumed=None)
+            # TensorFlow counts the replicas. Their number makes no option invalid.
+            self._configure(self._given(), manifest=manifest, resumed=None, replicas=1)
 
     def plan(self) -> TrainJob:
         """Return the planned training, after reading the dataset and the run without writing.
@@ -97,13 +99,18 @@ class TrainRequest:
         """
         from tt.model.training.run_folder import RunFolder
         from tt.model.training.splits import TrainingDataset
+        from tt.model.training.strategies import count_replicas
 
+        replicas = count_replicas(self.strategy, devices=self.devices)
         folder = Path(self.dataset)
         manifest = DatasetManifest.load(folder)
         run = RunFolder(self.run) if self._may_resume() else None
         resumed = run.resumed_config(dataset=manifest.fingerprint) if run else None
         given, notes = self._given(), []
-        model, training, initial = self._configure(given, manifest, resumed=resumed)
+        configured = functools.partial(
+            self._configure, manifest=manifest, resumed=resumed, replicas=replicas
+        )
+        model, training, initial = configured(given)
         if initial and resumed is None:
             notes.append(f"Starting from the weights of {initial.name} with a new optimizer state.")
         if epochs := given.get("epochs"):
@@ -112,13 +119,13 @@ class TrainRequest:
                 given["steps"] = resumed["training"]["steps"]
             else:
                 data = TrainingDataset.open(manifest, folder, model=model, training=training)
-                given["steps"], note = self._steps_of_epochs(epochs, data)
+                given["steps"], note = _steps_of_epochs(epochs, data, replicas=replicas)
                 notes.append(note)
-            model, training, _ = self._configure(given, manifest, resumed=resumed)
+            model, training, _ = configured(given)
         is_whole = isinstance(self.model, TransformerConfig)
         if resumed is None and not (is_whole or isinstance(self.training, TrainingConfig)):
             shape = initial.config if initial else None
-            notes += describe_choices(given, manifest=manifest, initial=shape)
+            notes += describe_choices(given, manifest=manifest, initial=shape, replicas=replicas)
         if isinstance(self.training, TrainingConfig):
             training = dataclasses.replace(self.training, steps=training.steps)
         data = TrainingDataset.open(manifest, folder, model=model, training=training)
@@ -132,9 +139,10 @@ class TrainRequest:
     def _configure(
         self,
         given: Mapping[str, Any],
-        manifest: DatasetManifest,
         *,
+        manifest: DatasetManifest,
         resumed: Mapping[str, Any] | None,
+        replicas: int,
     ) -> tuple[TransformerConfig, TrainingConfig, InitialModel | None]:
         initial = InitialModel.of_run(resumed, fetch=self.fetch_model)
         if self.init_from is not None:
@@ -143,24 +151,14 @@ class TrainRequest:
         if new:
             new.check_vocabulary(Path(self.dataset))
         shape = new.config if new else None
-        model, training = configure(given, manifest=manifest, resumed=resumed, initial=shape)
+        model, training = configure(
+            given, manifest=manifest, resumed=resumed, initial=shape, replicas=replicas
+        )
         if isinstance(self.model, TransformerConfig):
             model = self.model
         if new:
             new.check_shape(model)
         return model, training, initial
-
-    def _steps_of_epochs(self, epochs: int, data: TrainingDataset) -> tuple[int, str]:
-        """Return the number of updates in some epochs, and a line that tells the user."""
-        from tt.model.training.strategies import count_replicas
-
-        replicas = count_replicas(self.strategy, devices=self.devices)
-        updates = dataclasses.replace(data, replicas=replicas).updates_an_epoch()
-        steps = max(1, round(epochs * updates))
-        return steps, (
-            f"{counted(epochs, 'epoch')} of {updates:,.4g} updates with "
-            f"{counted(replicas, 'replica')}: `steps={steps}`"
-        )
 
     def _given(self) -> dict[str, Any]:
         training = _fields(self.training)
@@ -280,6 +278,16 @@ def parameters_by_part(model: Transformer) -> list[tuple[str, int]]:
         name = "/".join(part[:2])
         counts[name] = counts.get(name, 0) + int(variable.value.shape.num_elements())
     return list(counts.items())
+
+
+def _steps_of_epochs(epochs: int, data: TrainingDataset, *, replicas: int) -> tuple[int, str]:
+    """Return the number of updates in some epochs, and a line that tells the user."""
+    updates = dataclasses.replace(data, replicas=replicas).updates_an_epoch()
+    steps = max(1, round(epochs * updates))
+    return steps, (
+        f"{counted(epochs, 'epoch')} of {updates:,.4g} updates with "
+        f"{counted(replicas, 'replica')}: `steps={steps}`"
+    )
 
 
 def _fields(given: TransformerConfig | TrainingConfig | Mapping[str, Any]) -> dict[str, Any]:

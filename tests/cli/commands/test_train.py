@@ -69,8 +69,9 @@ def test_defaults_chosen_for_the_dataset_are_printed(folder, small_dataset, caps
     tokens = max(train.source_tokens, train.target_tokens)
     arguments = ("train", "--dataset", small_dataset, "--describe")
     assert run(*arguments) == 0
+    counts = f"50 pairs, {tokens} tokens"
     chosen = (
-        f"Defaults chosen for the dataset's size (50 pairs, {tokens} tokens): --preset tiny "
+        f"Defaults chosen for the dataset's size ({counts}): --preset tiny "
         "--dropout 0.25 --batch-tokens 2048 --steps 100 --warmup-steps 25 --peak-learning-rate "
         "0.0014 --validate-every 50 --save-every 50. Set an option to replace its default."
     )
@@ -80,6 +81,10 @@ def test_defaults_chosen_for_the_dataset_are_printed(folder, small_dataset, caps
         "more pairs with `tt preprocess --validation` or `--validation-fraction`"
     )
     assert capsys.readouterr().err.splitlines() == [chosen, few]
+    assert run(*arguments, "--devices", "cpu:0,cpu:1") == 0
+    two = f"({counts}) and 2 replicas: "
+    # One update has all pairs on one replica already, so two replicas need as many updates.
+    assert capsys.readouterr().err.splitlines() == [chosen.replace(f"({counts}): ", two), few]
     given = ("--preset", "small", "--steps", "60", "--warmup-steps", "4000")
     assert run(*arguments, *given, "--peak-learning-rate", "0.004") == 0
     lines = capsys.readouterr().err.splitlines()

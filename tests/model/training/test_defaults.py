@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from toy import write_dataset
 
 from tt.model.training.defaults import (
+    EMBEDDED_CORPUS,
     MAX_STEPS,
     choose_options,
+    configure,
     option_warnings,
 )
 from tt.model.training.options import TrainingConfig
@@ -72,6 +77,41 @@ def test_given_options_are_kept_and_the_others_fit_them():
     assert choose_options({}, tokens=9000, longest=2048)["batch_tokens"] == 2048
 
 
+@pytest.mark.parametrize("replicas", [2, 3, 8, 64])
+@pytest.mark.parametrize("size", [TATOEBA, MULTI30K, IWSLT])
+@pytest.mark.parametrize("stated", [{}, {"effective_batch_size": 8192}])
+def test_any_number_of_replicas_trains_as_many_epochs_as_one(size, stated, replicas):
+    def tokens_trained(replicas):
+        chosen = choose_options(stated, **size, replicas=replicas)
+        tokens = max(stated.get("effective_batch_size", 0), chosen["batch_tokens"] * replicas)
+        assert chosen["warmup_steps"] <= chosen["steps"] / 4
+        return chosen["steps"] * tokens
+
+    # Both numbers of updates are rounded to two digits, which changes each by at most 5 %.
+    assert tokens_trained(replicas) == pytest.approx(tokens_trained(1), rel=0.1)
+
+
+def test_updates_of_eight_replicas_on_multi30k():
+    # 61.8 epochs of 465,000 tokens / (8 * 2,048 * 0.85) tokens are 2,062 updates.
+    assert choose_options({}, **MULTI30K, replicas=8)["steps"] == 2100
+    # The updates have 32,768 tokens on any number of replicas.
+    same = {"effective_batch_size": 32_768}
+    updates = {choose_options(same, **MULTI30K, replicas=n)["steps"] for n in (1, 2, 8, 16)}
+    assert updates == {1000}
+
+
+def test_replicas_share_a_batch_of_the_embedded_corpus(tmp_path):
+    manifest = dataclasses.replace(write_dataset(tmp_path, train=60), corpus=EMBEDDED_CORPUS)
+
+    def chosen(replicas, **given):
+        training = configure(given, manifest=manifest, replicas=replicas)[1]
+        return training.steps, training.batch_tokens
+
+    assert [chosen(n) for n in (1, 2, 8)] == [(770, 2048), (770, 1024), (770, 256)]
+    assert chosen(2000) == (770, manifest.splits["train"].longest)
+    assert chosen(8, batch_tokens=512) == (770, 512)
+
+
 @given(
     pairs=st.integers(1, 10**9),
     length=st.integers(2, 300),
@@ -86,9 +126,10 @@ def test_given_options_are_kept_and_the_others_fit_them():
             "score_every": st.integers(0, 5000),
         },
     ),
+    replicas=st.integers(1, 1000),
 )
-def test_any_dataset_size_gives_sensible_options(pairs, length, stated):
-    chosen = choose_options(stated, tokens=pairs * length, longest=length)
+def test_any_dataset_size_gives_sensible_options(pairs, length, stated, replicas):
+    chosen = choose_options(stated, tokens=pairs * length, longest=length, replicas=replicas)
     named = {name for name, value in stated.items() if value is not None}
     assert not chosen.keys() & named
     values = {**chosen, **{name: stated[name] for name in named}}
