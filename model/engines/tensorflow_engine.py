@@ -81,7 +81,7 @@ class TensorFlowTranslator:
             with scope(), on_device(device):
                 output = model(source, target=target[:, :-1])
                 logits = tf.cast(model.logits(output), tf.float32)  # [B, T - 1, V]
-                return -tf.nn.sparse_softmax_cross_entropy_with_logits(target[:, 1:], logits)
+                return tf.gather(tf.nn.log_softmax(logits), target[:, 1:], batch_dims=2)
 
         self._score = tf.function(score, input_signature=signature * 2, autograph=False)
 
