@@ -53,7 +53,7 @@ def train_command(
         Given,
         options_of(
             TrainRequest,
-            panels={_PLACES: ["strategy"], "Model": ["preset"]},
+            panels={_PLACES: ["strategy", "exchange"], "Model": ["preset"]},
             defaults={"dataset": str(DEFAULT_DATASET), "run": str(DEFAULT_RUN)},
             shown={"dataset": "the run's dataset, or dataset/"},
             leave_out=("model", "training", "devices", "dataset_name", "fetch_model"),
@@ -150,7 +150,9 @@ def train_command(
         warn_of_unused_gpu(remedy=". To make a missing GPU an error, set --devices GPU:0")
     stop = StopRequest()
     started: list[Trainer] = []
-    strategy = make_strategy(request.strategy, devices=request.devices, report=say)
+    strategy = make_strategy(
+        request.strategy, devices=request.devices, exchange=request.exchange, report=say
+    )
     with (
         stop.from_signals(
             on_interrupt=lambda: say("Saving, then stopping; press Ctrl-C again to stop at once"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from tt.model.errors import UserError
-from tt.model.folders import atomic_folder, default_cache
+from tt.model.folders import atomic_folder, default_cache, make_folder, wait_for_lock
 from tt.model.formats.foreign import languages_of_name
 from tt.model.formats.model_card import About
 from tt.model.formats.model_folder import check_output
@@ -52,6 +55,7 @@ def fetch_model(
     engine: str = CTRANSLATE2,
     report: Callable[[str], object],
     prepare: Callable[[], None] = lambda: None,
+    is_apart: bool = False,
 ) -> Path:
     """Return the folder of a converted model in the cache, which is made if it is missing.
 
@@ -60,6 +64,7 @@ def fetch_model(
       engine: CTRANSLATE2 or TENSORFLOW, the engine that loads the folder.
       report: Receives lines about slow steps, and the license of a newly converted model.
       prepare: Function to call before TensorFlow is imported.
+      is_apart: Whether another process converts the model, so that TensorFlow does not start here.
 
     Raises:
       UserError: There is no such model, or `tt` does not support it.
@@ -75,9 +80,26 @@ def fetch_model(
     output = _place(source.identity, name=_short_name(source.name), engine=engine)
     if output.is_dir():
         return output
-    write_converted(source.folder, output, name=source.name, engine=engine, prepare=prepare)
+    if is_apart:
+        _convert_apart(source, output, engine=engine)
+    else:
+        write_converted(source.folder, output, name=source.name, engine=engine, prepare=prepare)
     report(f"{source.name} is ready; {describe_license(read_license(source.folder))}")
     return output
+
+
+def _convert_apart(source: _Source, output: Path, *, engine: str) -> None:
+    """Convert a model in another process, unless another worker is already doing so."""
+    with _writing(output):
+        make_folder(default_cache())
+        with wait_for_lock(default_cache() / "huggingface.lock"):
+            if output.is_dir():
+                return
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, mp_context=context) as process:
+                process.submit(
+                    write_converted, source.folder, output, name=source.name, engine=engine
+                ).result()
 
 
 def _place(identity: list[object], *, name: str, engine: str) -> Path:
@@ -170,7 +192,7 @@ def write_converted(
         data=languages_of_name(_short_name(name)),
         imported_from={"model": name, "license": read_license(folder)},
     )
-    try:
+    with _writing(output):
         if engine == TENSORFLOW:
             prepare()
             from tt.model.imports.huggingface_conversion import read_for_tensorflow
@@ -182,6 +204,12 @@ def write_converted(
 
         with atomic_folder(output, is_shared=not overwrite, overwrite=overwrite) as made:
             write_ctranslate2(checkpoint, made, about=about)
+
+
+@contextlib.contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UserError(
             f"{output} cannot be written: {error.strerror or error}. Free some space, or choose "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from tt.model.imports.fetching import TENSORFLOW, fetch_model, is_huggingface, p
 from tt.model.imports.hub import parse_address
 from tt.model.json_files import describe_differences
 from tt.model.text.vocabulary import load_vocabularies
+from tt.model.training.options import CLUSTER
 from tt.model.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
@@ -89,7 +91,11 @@ class InitialModel:
           UserError: The folder does not exist or contains no model.
         """
         if is_huggingface(self.name):
-            return fetch_model(self.name, engine=TENSORFLOW, report=_LOGGER.info)
+            # TensorFlow must connect several workers before it computes.
+            are_several = bool(os.environ.get(CLUSTER))
+            return fetch_model(
+                self.name, engine=TENSORFLOW, report=_LOGGER.info, is_apart=are_several
+            )
         return find_model_folder(self.fetch(self.name))
 
     def to_json(self) -> dict[str, Any]:

@@ -16,6 +16,8 @@ COMPUTE_TYPES = ("float32", "mixed_bfloat16")
 METRICS = ("loss", "nll", "perplexity", "bleu", "chrf")  # metrics of a validation
 AVERAGES = ("none", "last", "best")
 STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker")  # see `strategies.make_strategy`
+EXCHANGES = ("auto", "ring")  # see `strategies.make_strategy`
+CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
 DATASET_SOURCE = "dataset_source"  # key of the dataset's name and size in a run's configuration
 # These parts of a configuration may change when a run resumes, because the weights of a checkpoint
 # do not depend on them.

@@ -14,7 +14,7 @@ from tt.model.formats.model_card import LITTLE_KNOWN, TrainingData
 from tt.model.formats.model_folder import load_about
 from tt.model.training.defaults import configure, describe_choices, option_warnings
 from tt.model.training.initial_model import InitialModel
-from tt.model.training.options import DATASET_SOURCE, STRATEGIES, TrainingConfig
+from tt.model.training.options import DATASET_SOURCE, EXCHANGES, STRATEGIES, TrainingConfig
 from tt.model.transformer.config import PRESETS, TransformerConfig
 
 if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
@@ -49,6 +49,10 @@ class TrainRequest:
 
         "one-device" uses one device, "mirrored" all GPUs of this machine, and "multi-worker" the
         machines that the variable TF_CONFIG describes. "auto" selects a fitting strategy.
+      exchange: Exchange the gradients of several machines in this way.
+
+        "auto" uses NVIDIA's NCCL if the machines have GPUs, and gRPC otherwise. "ring" always uses
+        gRPC, which is slower between GPUs.
       devices: Devices to train on, for example "GPU:0", "0" or "CPU:0". By default, all GPUs, or
         the CPU.
       init_from: Start with the weights of this model folder, run folder or hf:ORG/NAME.
@@ -66,6 +70,7 @@ class TrainRequest:
     model: TransformerConfig | Mapping[str, Any] = dataclasses.field(default_factory=dict)
     training: TrainingConfig | Mapping[str, Any] = dataclasses.field(default_factory=dict)
     strategy: str = one_of(STRATEGIES, default="auto")
+    exchange: str = one_of(EXCHANGES, default="auto")
     devices: tuple[str, ...] = ()
     init_from: str | Path | None = None
     dataset_name: str = ""
@@ -237,7 +242,9 @@ class TrainJob:
         """
         from tt.model.training.strategies import lost_worker_errors, make_strategy
 
-        strategy = make_strategy(self.request.strategy, devices=self.request.devices)
+        strategy = make_strategy(
+            self.request.strategy, devices=self.request.devices, exchange=self.request.exchange
+        )
         with lost_worker_errors(strategy):
             return self.start(strategy).train(report)
 

@@ -15,15 +15,18 @@ import tensorflow as tf
 from tt.model.engines.machine import count_gpus, explain_missing_gpu, let_memory_grow
 from tt.model.errors import UserError, require, require_one_of
 from tt.model.remote_files import plain_reason
-from tt.model.training.options import STRATEGIES
+from tt.model.training.options import CLUSTER, EXCHANGES, STRATEGIES
 
-CLUSTER = "TF_CONFIG"  # https://www.tensorflow.org/guide/distributed_training#TF_CONFIG
 _WORKER_JOBS = ("chief", "worker")  # jobs of a cluster whose tasks train
 _ADDRESS = re.compile(r"[^/]+:(\d{1,5})")  # for example "10.0.0.1:2222"
 
 
 def make_strategy(
-    name: str, *, devices: Sequence[str] = (), report: Callable[[str], None] | None = None
+    name: str,
+    *,
+    devices: Sequence[str] = (),
+    exchange: str = EXCHANGES[0],
+    report: Callable[[str], None] | None = None,
 ) -> tf.distribute.Strategy:
     """Create a distribution strategy.
 
@@ -33,29 +36,24 @@ def make_strategy(
         uses all GPUs of this machine, or one CPU replica if there is no GPU.
       devices: Devices to use, for example "GPU:1" or "CPU:0"; "1" means "GPU:1". An empty sequence
         selects all GPUs, or the CPU if there is no GPU.
+      exchange: One of `EXCHANGES`. "auto" exchanges the gradients of several workers by NCCL if
+        this machine has GPUs, and by TensorFlow's ring of gRPC connections otherwise. TensorFlow
+        needs the same kind of device on all workers.
       report: Receives a message before this function waits for other workers.
 
     Raises:
       UserError: The strategy or a device does not exist, or TF_CONFIG does not describe a cluster.
     """
     require_one_of("`strategy`", name, STRATEGIES)
+    require_one_of("`exchange`", exchange, EXCHANGES)
     let_memory_grow()
     received = ", ".join(devices)
     if workers := _cluster_workers(name):
         rule = "`devices` must be empty with several workers, because each worker uses all its GPUs"
         require(not devices, rule, received)
-        if report:
-            report(f"Waiting for all {workers} workers in {CLUSTER}")
-        try:
-            # TensorFlow must create this strategy before its first operation. Listing the devices
-            # would be an operation, so this function does not list them before.
-            return tf.distribute.MultiWorkerMirroredStrategy()
-        except (RuntimeError, ValueError, tf.errors.OpError) as error:
-            raise UserError(
-                f"TensorFlow cannot start this worker ({plain_reason(error)}). {CLUSTER} is "
-                f"{os.environ.get(CLUSTER)}. Check that each address names a worker's machine and "
-                "a port that no other process uses"
-            ) from error
+        return _join_workers(workers, uses_ring=exchange == "ring", report=report)
+    rule = "`exchange` must be auto without several workers, because it applies only between them"
+    require(exchange == "auto", rule, exchange)
     found = _find_devices(devices) or tf.config.list_logical_devices("GPU")
     places = [device.name for device in found] or ["/cpu:0"]
     rule = "`devices` must name at most one device with `strategy=one-device`"
@@ -68,6 +66,35 @@ def make_strategy(
         operations = tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(places, cross_device_ops=operations)
     return tf.distribute.MirroredStrategy(places)
+
+
+def _join_workers(
+    workers: int, *, uses_ring: bool, report: Callable[[str], None] | None
+) -> tf.distribute.Strategy:
+    # TensorFlow's own choice would be the ring, even between GPUs.
+    uses_nccl = count_gpus() > 0 and not uses_ring
+    if report:
+        way = "NCCL" if uses_nccl else "gRPC"
+        report(f"Waiting for all {workers} workers in {CLUSTER}; they exchange gradients by {way}")
+    ways = tf.distribute.experimental.CommunicationImplementation
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=ways.NCCL if uses_nccl else ways.RING
+    )
+    try:
+        # TensorFlow must create this strategy before its first operation. Listing the logical
+        # devices would be an operation, so this function does not list them before.
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    except (RuntimeError, ValueError, tf.errors.OpError) as error:
+        if "program startup" in str(error):
+            raise UserError(
+                "this process has already computed with TensorFlow, which must first connect the "
+                "workers. Start each worker as a new process that computes nothing before"
+            ) from error
+        raise UserError(
+            f"TensorFlow cannot start this worker ({plain_reason(error)}). {CLUSTER} is "
+            f"{os.environ.get(CLUSTER)}. Check that each address names a worker's machine and "
+            "a port that no other process uses"
+        ) from error
 
 
 def count_replicas(name: str, *, devices: Sequence[str] = ()) -> int:
@@ -172,16 +199,35 @@ def worker_place(resolver: Any) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turn TensorFlow's errors about a lost worker into a `UserError`."""
+    """Turn TensorFlow's errors about the connections of workers into a `UserError`."""
     try:
         yield
-    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
-        if not is_multi_worker(strategy):
+    except tf.errors.OpError as error:
+        explanation = _explain(error) if is_multi_worker(strategy) else None
+        if explanation is None:
             raise
-        raise UserError(
-            f"the connection to a worker was lost ({plain_reason(error)}). Check the messages of "
-            "all workers, then restart the workers; the training resumes from the last checkpoint"
-        ) from error
+        raise UserError(explanation) from error
+
+
+def _explain(error: tf.errors.OpError) -> str | None:
+    """Return the message for an error of the connections between workers, else None."""
+    reason = plain_reason(error)
+    if "NCCL" in error.message:
+        return (
+            f"the workers cannot exchange gradients by NCCL ({reason}). Fix the network, or set "
+            "`exchange=ring` on all workers"
+        )
+    if "is joining a group with" in error.message:
+        return (
+            f"the workers have different devices ({reason}). Run `tt doctor` on all workers, and "
+            "set CUDA_VISIBLE_DEVICES so that all workers have equally many GPUs"
+        )
+    if isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError):
+        return (
+            f"the connection to a worker was lost ({reason}). Check the messages of all workers, "
+            "then restart the workers; the training resumes from the last checkpoint"
+        )
+    return None
 
 
 def _cluster_workers(name: str) -> int:

@@ -146,6 +146,24 @@ def probe_worker(dataset, run, results):
     np.savez(results, **probe(make_trainer(dataset, run, make_strategy("multi-worker"))))
 
 
+def trace_exchange(dataset, run, results):
+    """Write the hints of the exchange in an update on a worker that seems to have a GPU."""
+    from tt.model.training import strategies
+
+    with mock.patch.object(strategies, "count_gpus", return_value=1):
+        strategy = strategies.make_strategy("multi-worker")
+    trainer = make_trainer(dataset, run, strategy)
+    update = trainer._step._update.get_concrete_function().graph.as_graph_def()
+    functions = [update.node, *(function.node_def for function in update.library.function)]
+    hints = [
+        node.attr["communication_hint"].s.decode()
+        for nodes in functions
+        for node in nodes
+        if node.op.startswith("CollectiveReduce")
+    ]
+    Path(results).write_text("\n".join(hints))
+
+
 def train_worker(arguments):
     """Run `tt` on a worker that TF_CONFIG describes."""
     from tt.model.training import validation

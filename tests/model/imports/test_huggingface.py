@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -52,6 +53,21 @@ def test_both_engines_give_the_same_translations(tmp_path, fields):
     assert [each.text for each in ours] == [each.text for each in theirs]
     np.testing.assert_allclose([a.score for a in ours], [b.score for b in theirs], rtol=1e-4)
     assert len({each.text for each in ours}) > 3
+
+
+def test_another_process_converts_a_model_or_refuses_it_with_the_same_reason(tmp_path):
+    model = write_marian(tmp_path / "opus-mt-en-es")
+    apart = model_fingerprint(fetched(model, engine=TENSORFLOW, is_apart=True))
+    shutil.rmtree(tmp_path / "cache")
+    assert model_fingerprint(fetched(model, engine=TENSORFLOW)) == apart
+    many = write_m2m100(tmp_path / "m2m100")
+    reasons = []
+    for is_apart in (False, True):
+        with pytest.raises(UserError) as raised:
+            fetched(many, engine=TENSORFLOW, is_apart=is_apart)
+        reasons.append(str(raised.value))
+    assert reasons[0] == reasons[1]
+    assert not list((tmp_path / "cache").rglob("*m2m100"))
 
 
 def test_all_formats_of_weights_give_the_same_model(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from commands import Child
+from huggingface_folders import write_marian
 from multi_worker import (
     count_dataset,
     count_pairs,
@@ -20,11 +22,14 @@ from multi_worker import (
     probe_pairs,
     probe_worker,
     read_rows,
+    trace_exchange,
     train_worker,
 )
 from toy import DIGITS, write_dataset
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.imports.fetching import TENSORFLOW, fetch_model
+from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.strategies import make_strategy
 from tt.model.transformer.search_options import Decoding
 
@@ -79,7 +84,7 @@ def network():
 def run_workers(network):
     """Return a function that runs a worker per (function, arguments, hook), all in parallel."""
 
-    def run(*calls):
+    def run(*calls, environment=None):
         # These ports are free: the network is isolated, and earlier workers have ended.
         addresses = [f"127.0.0.1:{2222 + index}" for index in range(len(calls))]
         workers = []
@@ -89,8 +94,8 @@ def run_workers(network):
                 cluster = json.dumps({"cluster": {"worker": addresses}, "task": task})
                 workers.append(
                     Child(
-                        function, *arguments, hook=hook, environment={"TF_CONFIG": cluster},
-                        namespaces_of=network,
+                        function, *arguments, hook=hook, namespaces_of=network,
+                        environment={"TF_CONFIG": cluster, **(environment or {})},
                     )
                 )  # fmt: skip
             return [worker.wait(SECONDS) for worker in workers]
@@ -180,6 +185,41 @@ def test_each_pair_of_an_epoch_is_read_once_by_one_worker(probed, toy_dataset):
     assert {replica for replica, *_ in second} == {1}
     assert count_pairs([*first, *second]) == count_dataset(toy_dataset)
     assert abs(len(first) - len(second)) <= len(probed[0]["losses"])  # at most one row per batch
+
+
+def test_updates_of_workers_with_gpus_ask_for_nccl(toy_dataset, run_workers, tmp_path):
+    results = [tmp_path / f"{index}.txt" for index in range(WORKERS)]
+    ended = run_workers(
+        *((trace_exchange, (toy_dataset, tmp_path / "run", path), None) for path in results)
+    )
+    assert [worker.code for worker in ended] == [0, 0], ended
+    assert [{*path.read_text().split()} for path in results] == [{"nccl"}] * WORKERS
+
+
+def test_two_workers_start_from_a_model_of_hugging_face(run_workers, tmp_path, monkeypatch):
+    model = write_marian(tmp_path / "opus-mt-en-es")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "ours"))
+    converted = fetch_model(model, engine=TENSORFLOW, report=print)
+
+    def copy_vocabulary(folder):
+        vocabularies = load_vocabularies(converted)
+        for name in vocabularies.files:
+            shutil.copy(converted / name, folder / name)
+        return vocabularies
+
+    (tmp_path / "dataset").mkdir()
+    write_dataset(tmp_path / "dataset", train=60, validation=5, write=copy_vocabulary)
+    arguments = [
+        "train", "--strategy", "multi-worker", "--dataset", tmp_path / "dataset",
+        "--run", tmp_path / "run", "--init-from", model, "--steps", "2", "--batch-tokens", "1024",
+    ]  # fmt: skip
+    # Both workers find the same empty cache, so one of them converts the model.
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "theirs")}
+    call = train_worker, [[*map(str, arguments)]], None
+    ended = run_workers(call, call, environment=cache)
+    assert [worker.code for worker in ended] == [0, 0], ended
+    assert "Starting from the weights of" in printed(ended[0])
+    assert len(list((tmp_path / "theirs/tt/huggingface").glob("*/config.json"))) == 1
 
 
 def test_run_is_logged_once_and_its_model_translates(undisturbed):

@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from tt.model.errors import UserError
-from tt.model.training.options import STRATEGIES
-from tt.model.training.strategies import CLUSTER, Workers, make_strategy
+from tt.model.training import step
+from tt.model.training.options import CLUSTER, STRATEGIES
+from tt.model.training.strategies import Workers, lost_worker_errors, make_strategy
 
 ADDRESS = "127.0.0.1:2222"
 GPUS = [tf.config.LogicalDevice(f"/device:GPU:{i}", "GPU") for i in range(2)]
@@ -135,6 +136,64 @@ def test_cluster_of_several_workers_is_used(name, cluster, expected, made, set_c
     assert [strategy for strategy, _ in made] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "exchange", "expected", "way"),
+    [(0, "auto", "RING", "gRPC"), (2, "auto", "NCCL", "NCCL"), (2, "ring", "RING", "gRPC")],
+)
+def test_workers_with_gpus_exchange_gradients_by_nccl(
+    gpus, exchange, expected, way, set_cluster, monkeypatch
+):
+    options, lines = [], []
+    monkeypatch.setattr("tt.model.training.strategies.count_gpus", lambda: gpus)
+    monkeypatch.setattr(
+        tf.distribute,
+        "MultiWorkerMirroredStrategy",
+        lambda *, communication_options: options.append(communication_options),
+    )
+    set_cluster(workers=2)
+    make_strategy("multi-worker", exchange=exchange, report=lines.append)
+    # The options of a step, which only set the size of the packs, keep this choice.
+    assert options[0].merge(step._EXCHANGE).implementation.value == expected
+    assert lines == [f"Waiting for all 2 workers in TF_CONFIG; they exchange gradients by {way}"]
+
+
+def test_exchange_is_refused_without_several_workers():
+    with pytest.raises(UserError, match="`exchange` must be auto without several workers"):
+        make_strategy("one-device", exchange="ring")
+
+
+class Several(tf.distribute.MultiWorkerMirroredStrategy):
+    """A strategy that is never connected."""
+
+    def __init__(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "Error invoking NCCL: unhandled system error",
+            "the workers cannot exchange gradients by NCCL (Error invoking NCCL: unhandled system "
+            "error). Fix the network, or set `exchange=ring` on all workers",
+        ),
+        (
+            "Device GPU:0 is joining a group with incompatible device type CPU",
+            "the workers have different devices (Device GPU:0 is joining a group with incompatible "
+            "device type CPU). Run `tt doctor` on all workers, and set CUDA_VISIBLE_DEVICES so "
+            "that all workers have equally many GPUs",
+        ),
+    ],
+)
+def test_errors_of_the_exchange_name_their_fix(message, expected):
+    # The texts are in TensorFlow's nccl_manager.cc and collective_param_resolver_local.cc.
+    with pytest.raises(UserError) as raised, lost_worker_errors(Several()):
+        raise tf.errors.InternalError(None, None, message)
+    assert str(raised.value) == expected
+    with pytest.raises(tf.errors.InternalError), lost_worker_errors(Several()):
+        raise tf.errors.InternalError(None, None, "another error")
+
+
 def refusal(name, devices=()):
     """Return the error of `make_strategy`, and check that it is one line."""
     with pytest.raises(UserError) as raised:
@@ -213,13 +272,19 @@ def test_invalid_cluster_is_refused(text, made, monkeypatch):
 
 
 def test_occupied_port_gives_a_one_line_error(set_cluster, monkeypatch):
-    def fail():
+    def fail(**options):
         raise tf.errors.UnknownError(None, None, "Could not start gRPC server\n\nmore")
 
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
     set_cluster(workers=2)
     found = refusal("multi-worker")
     assert "cannot start this worker (Could not start gRPC server). TF_CONFIG is" in found
+
+
+def test_worker_that_has_already_computed_is_told_to_restart(set_cluster):
+    tf.zeros([1]).numpy()
+    set_cluster(workers=2)
+    assert refusal("multi-worker").startswith("this process has already computed with TensorFlow")
 
 
 def test_one_device_ignores_an_invalid_cluster(monkeypatch):
