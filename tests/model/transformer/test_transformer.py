@@ -266,3 +266,16 @@ def test_attention_hides_padding_and_stays_finite_in_every_dtype(dtype):
     np.testing.assert_array_equal(tf.cast(weights[0], tf.float32)[..., 1:], np.zeros([1, 3, 2]))
     np.testing.assert_array_equal(attended[0, 0], tf.repeat(values[0, 0, :1], 3, 0))
     assert np.isfinite(tf.cast(attended, tf.float32)).all()
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_softmax_of_the_attention_is_in_float32(dtype):
+    generator = np.random.default_rng(5)
+    queries, keys = (tf.cast(2 * generator.normal(size=[2, 4, 30, 64]), dtype) for _ in range(2))
+    _, weights = scaled_dot_product_attention(queries, keys, keys, None, no_noise)
+    exact = [x.numpy().astype(np.float64) for x in (queries, keys)]
+    logits = exact[0] @ exact[1].swapaxes(2, 3) / 8
+    assert 16 < np.abs(logits).max() < 32, "bfloat16 rounds these logits to steps of 0.125"
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    assert weights.dtype == tf.float32
+    np.testing.assert_allclose(weights, expected, rtol=1e-5)
