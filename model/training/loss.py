@@ -15,6 +15,9 @@ from tt.model.text.vocabulary import PAD_ID
 from tt.model.transformer.layers import Dropout
 from tt.model.transformer.transformer import Transformer
 
+MOST_LOGITS = 2**27  # logits of a batch whose loss needs no slices, 512 MB in float32
+_SLICE_LOGITS = 2**26  # logits of a slice
+
 
 class TokenSums(NamedTuple):
     """Sums over the real target tokens of a batch, float32 scalars."""
@@ -32,6 +35,7 @@ def batch_sums(
     *,
     smoothing: float,
     dropout: Dropout | None = None,
+    is_sliced: bool = False,
 ) -> TokenSums:
     """Run the model with the true target as its input (teacher forcing), and return the sums.
 
@@ -41,6 +45,7 @@ def batch_sums(
       target: Target ids, int32 [B, T], including BOS and EOS.
       smoothing: Share of the target probability that is spread over the vocabulary.
       dropout: Dropout of the training; None in validation.
+      is_sliced: Whether to compute the logits in slices, which saves memory; see `sum_slices`.
     """
     output = model(source, target=target[:, :-1], dropout=dropout)  # [B, T - 1, D]
     labels = tf.reshape(target[:, 1:], [-1])  # [B * (T - 1)]
@@ -54,13 +59,68 @@ def batch_sums(
         output = tf.concat([output, tf.ones_like(output[:, :1])], 1)  # [P, D + 1]
         bias = tf.convert_to_tensor(model.output_bias.values)  # [V]
         table = tf.concat([table, bias[:, None]], 1)  # [V, D + 1]
-    losses, cross_entropies, correct = smoothed_cross_entropy(output, table, labels, smoothing)
-    return TokenSums(
-        loss=tf.reduce_sum(losses),
-        cross_entropy=tf.reduce_sum(cross_entropies),
-        correct=tf.reduce_sum(correct),
-        tokens=tf.math.count_nonzero(labels, dtype=tf.float32),  # PAD_ID is 0
-    )
+    function = sum_slices if is_sliced else _sum_tokens
+    loss, cross_entropy, correct = function(output, table, labels, smoothing)
+    tokens = tf.math.count_nonzero(labels, dtype=tf.float32)  # PAD_ID is 0
+    return TokenSums(loss=loss, cross_entropy=cross_entropy, correct=correct, tokens=tokens)
+
+
+def _sum_tokens(
+    output: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, smoothing: float
+) -> list[tf.Tensor]:
+    """Return the sums of the three results of `smoothed_cross_entropy`, float32 scalars."""
+    return [tf.reduce_sum(x) for x in smoothed_cross_entropy(output, table, labels, smoothing)]
+
+
+def sum_slices(
+    output: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, smoothing: float
+) -> list[tf.Tensor]:
+    """Return the results of `_sum_tokens`, without the logits of all tokens at the same time.
+
+    For 25,000 tokens and 32,000 ids, the logits alone would take 3.2 GB. The loop over slices of
+    the tokens also computes the gradient of each slice, so no slice is computed twice. Sums of
+    slices are rounded differently than sums of all tokens.
+
+    Args:
+      output: Output of the decoder, [P, D], float32 or bfloat16.
+      table: Output embedding, float32 [V, D].
+      labels: Target ids, int32 [P].
+      smoothing: Share of the target probability that is spread over the vocabulary.
+    """
+    rows = max(1, _SLICE_LOGITS // table.shape[0])
+    # A replica without rows has one empty slice.
+    slices = tf.maximum(1, -(-tf.shape(labels)[0] // rows))
+
+    @tf.custom_gradient
+    def sums_of(
+        output: tf.Tensor, table: tf.Tensor
+    ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+        def add_slice(
+            i: tf.Tensor, sums: tf.Tensor, to_output: tf.TensorArray, to_table: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray, tf.Tensor]:
+            part = slice(i * rows, (i + 1) * rows)
+            own = output[part]
+            with tf.GradientTape() as tape:
+                tape.watch([own, table])
+                found = _sum_tokens(own, table, labels[part], smoothing)
+            own_gradient, gradient = tape.gradient(found[0], [own, table])
+            to_output, to_table = to_output.write(i, own_gradient), to_table + gradient
+            return i + 1, sums + tf.stack(found), to_output, to_table
+
+        shape = [None, output.shape[1]]
+        gradients = tf.TensorArray(output.dtype, slices, infer_shape=False, element_shape=shape)
+        start = (tf.constant(0), tf.zeros([3]), gradients, tf.zeros_like(table))
+        _, sums, gradients, to_table = tf.while_loop(
+            lambda i, *_: i < slices, add_slice, start, parallel_iterations=1
+        )
+        to_output = tf.ensure_shape(gradients.concat(), shape)  # [P, D]
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.cast(upstream[0], output.dtype) * to_output, upstream[0] * to_table
+
+        return sums, gradient
+
+    return tf.unstack(sums_of(output, table))
 
 
 def smoothed_cross_entropy(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import tensorflow as tf
 
-from tt.model.training.loss import TokenSums, batch_sums
+from tt.model.training.loss import MOST_LOGITS, TokenSums, batch_sums
 from tt.model.training.optimizer import Accumulator, Adam
 from tt.model.training.options import TrainingConfig
 from tt.model.training.strategies import is_multi_worker
@@ -74,6 +74,8 @@ class TrainingStep:
         # 30 bits leave room in an int32 for the call numbers that `Dropout` adds.
         self._seed = int(np.random.default_rng(training.seed).integers(2**30))
         self._variables = [variable.value for variable in model.trainable_variables]
+        vocabulary_size = model.config.target_vocabulary_size
+        self._is_sliced = training.batch_tokens * vocabulary_size > MOST_LOGITS
         accumulates = training.effective_batch_size is not None
         with strategy.scope():
             self.adam = Adam(self._variables)
@@ -209,6 +211,7 @@ class TrainingStep:
             target[replica :: self._replicas],
             smoothing=self._training.label_smoothing,
             dropout=dropout,
+            is_sliced=self._is_sliced,
         )
 
     def _dropout_seed(self, place: tf.Tensor) -> tf.Tensor:

@@ -114,7 +114,7 @@ def not_finite(what: str, *, step: int, last_good: str) -> UserError:
 
 
 def out_of_memory(
-    error: tf.errors.ResourceExhaustedError, *, where: str, last_good: str = "none"
+    error: tf.errors.ResourceExhaustedError, *, where: str, last_good: str = "none", fix: str = ""
 ) -> UserError:
     """Return the error for a device that ran out of memory.
 
@@ -122,9 +122,13 @@ def out_of_memory(
       error: TensorFlow's error.
       where: Where in the training it occurred, for example "at step 5 of 10".
       last_good: Path of the last checkpoint.
+      fix: Advice with options that fit into memory, if they are known.
     """
+    others = (
+        "lower `batch_tokens` (`effective_batch_size` keeps the size of updates), choose a smaller "
+        "`preset`, or skip translations in validations with `score_every=0`"
+    )
     return UserError(
         f"out of memory {where} ({plain_reason(error)}; last good checkpoint: {last_good}). In a "
-        "new `run`, lower `batch_tokens` (`effective_batch_size` keeps the size of updates), "
-        "choose a smaller `preset`, or skip translations in validations with `score_every=0`"
+        f"new `run`, {fix or others}"
     )

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tt.model.dataset.batches import Batch
-from tt.model.dataset.manifest import TRAIN
+from tt.model.dataset.manifest import TRAIN, VALIDATION
 from tt.model.engines.machine import describe_machine
 from tt.model.errors import UserError
 from tt.model.formats.model_card import versions_of
@@ -193,6 +193,7 @@ class Trainer:
                 where=f"at step {update} of {self.training.steps}, in a batch of {rows} rows of "
                 f"{source} source and {target_length} target tokens",
                 last_good=self._saver.last_good(),
+                fix=self._describe_fitting_batch(batch, scalars),
             ) from error
         state.add_batch(batch, tokens=tokens, is_update=is_update)
         self._unread.append((batch, result, update, is_update))
@@ -204,6 +205,35 @@ class Trainer:
         if is_update and len(self._unread) >= _MOST_UNREAD:
             self._read_results()
         return is_update
+
+    def _describe_fitting_batch(self, batch: Batch, scalars: UpdateScalars) -> str:
+        """Return advice for batches that fit into memory, or "" if none is known.
+
+        The method computes updates with fewer and fewer rows of a batch. Their weights are never
+        saved, because the training ends.
+        """
+        if self.workers.are_several:  # the other workers do not take part in these updates
+            return ""
+        training, replicas = self.training, self.workers.replicas
+        longer = max(batch.source.shape[1], batch.target.shape[1])
+        splits = self.data.manifest.splits
+        longest = max(splits[name].longest for name in (TRAIN, VALIDATION))
+        tokens = batch.source.shape[0] // replicas * longer // 2
+        while tokens >= max(longest, longer):
+            rows = replicas * (tokens // longer)
+            try:
+                self._step.read(
+                    self._step.update(batch.source[:rows], batch.target[:rows], scalars)
+                )
+            except tf.errors.ResourceExhaustedError:
+                tokens //= 2
+            else:
+                size = training.effective_batch_size or training.batch_tokens * replicas
+                return (
+                    f"set `batch_tokens={tokens}`, which fits, and `effective_batch_size={size}`, "
+                    "which keeps the size of updates"
+                )
+        return ""
 
     def _rate(self, update: int) -> float:
         return learning_rate(update, self.training, width=self.model.config.d_model)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from toy import write_dataset
-from trainers import changed, ignore, make_trainer
+from trainers import changed, ignore, make_trainer, one_device, two_replicas
 
 from tt.model.dataset.manifest import MANIFEST_FILE, digest_file
 from tt.model.errors import UserError
@@ -242,7 +242,7 @@ def test_batch_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monk
     monkeypatch.setattr(trainer._step, "update", huge)
     with pytest.raises(UserError) as caught:
         trainer.train(ignore)
-    rows, source, target = shapes[-1]
+    rows, source, target = shapes[5]
     assert re.fullmatch(
         rf"out of memory at step 6 of 12, in a batch of {rows} rows of {source} source and "
         rf"{target} target tokens \(OOM when allocating tensor with shape.*; last good "
@@ -250,6 +250,40 @@ def test_batch_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monk
         str(caught.value),
     )
     assert make_trainer(toy_dataset, tmp_path / "run").state.step == 4
+
+
+@pytest.mark.parametrize("make", [one_device, two_replicas], ids=["one", "two replicas"])
+def test_batch_without_memory_names_a_size_that_fits(toy_dataset, tmp_path, monkeypatch, make):
+    def limit(trainer):
+        """Let updates fail if a replica has more than 40 tokens."""
+        update_weights, replicas = trainer._step.update, trainer.workers.replicas
+
+        def update(source, target, numbers):
+            tokens.append(len(source) * max(source.shape[1], target.shape[1]) // replicas)
+            if tokens[-1] > 40:
+                raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating x")
+            return update_weights(source, target, numbers)
+
+        monkeypatch.setattr(trainer._step, "update", update)
+        return trainer
+
+    tokens = []
+    trainer = limit(make_trainer(toy_dataset, tmp_path / "run", make()))
+    with pytest.raises(UserError) as caught:
+        trainer.train(ignore)
+    [whole, *halves] = tokens
+    assert whole > 128
+    assert halves[-1] <= 40 < halves[-2]
+    found = re.fullmatch(
+        r"out of memory at step 1 of 12, .* In a new `run`, set `batch_tokens=(\d+)`, which fits, "
+        r"and `effective_batch_size=(\d+)`, which keeps the size of updates",
+        str(caught.value),
+    )
+    size, effective = map(int, found.groups())
+    assert halves[-1] <= size < 2 * halves[-1] + 8
+    assert effective == 256 * trainer.workers.replicas
+    fitting = changed(batch_tokens=size, steps=2)
+    limit(make_trainer(toy_dataset, tmp_path / "new", make(), training=fitting)).train(ignore)
 
 
 def test_validation_without_memory_gives_a_one_line_error(toy_dataset, tmp_path, monkeypatch):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +14,7 @@ from toy import toy_sentences
 from tt.model.engines.batching import pad
 from tt.model.formats.weights import load_model
 from tt.model.text.vocabulary import PAD_ID
-from tt.model.training.loss import batch_sums, smoothed_cross_entropy
+from tt.model.training.loss import batch_sums, smoothed_cross_entropy, sum_slices
 from tt.model.transformer.transformer import Transformer, dtype_policy
 
 P, D, V = 7, 5, 11
@@ -66,6 +69,72 @@ def test_gradient_matches_automatic_differentiation(smoothing):
         )
 
 
+# One slice, slices of three tokens and one of one token, and a slice per token.
+@pytest.mark.parametrize("tokens", [P, 3, 1])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(tf.float32, 1e-5), (tf.bfloat16, 2**-7)])
+def test_slices_have_the_same_sums_and_gradients(monkeypatch, tokens, dtype, tolerance):
+    monkeypatch.setattr("tt.model.training.loss._SLICE_LOGITS", tokens * V)
+    output, table, labels = inputs()
+    output = tf.cast(output, dtype)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, D], dtype), tf.TensorSpec([V, D])])
+    def sliced(output, table):
+        with tf.GradientTape() as tape:
+            tape.watch([output, table])
+            sums = sum_slices(output, table, labels, 0.1)
+            loss = sums[0] / 4
+        return sums, tape.gradient(loss, [output, table])
+
+    sums, gradients = sliced(output, table)
+    with tf.GradientTape() as tape:
+        tape.watch([output, table])
+        expected = [tf.reduce_sum(x) for x in smoothed_cross_entropy(output, table, labels, 0.1)]
+        loss = expected[0] / 4
+    np.testing.assert_allclose(sums, expected, rtol=1e-6)
+    for found, wanted in zip(gradients, tape.gradient(loss, [output, table]), strict=True):
+        assert found.dtype == wanted.dtype
+        found, wanted = (tf.cast(x, tf.float32) for x in (found, wanted))
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance / 10)
+
+
+MEMORY = """
+import resource, sys
+import tensorflow as tf
+from tt.model.training import loss
+
+loss._SLICE_LOGITS = 2**20
+function = loss.sum_slices if sys.argv[1] == "slices" else loss._sum_tokens
+output, table = tf.ones([4096, 8]), tf.ones([16384, 8])  # 256 MB of logits
+
+@tf.function(reduce_retracing=True)
+def gradients(output, labels):
+    with tf.GradientTape() as tape:
+        tape.watch([output, table])
+        total = function(output, table, labels, 0.1)[0]
+    return tape.gradient(total, [output, table])
+
+def used():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+gradients(output[:2], tf.zeros([2], tf.int32))
+gradients(output[:3], tf.zeros([3], tf.int32))
+before = used()
+gradients(output, tf.zeros([4096], tf.int32))
+print(used() - before)
+"""
+
+
+def test_slices_need_no_memory_for_all_logits():
+    whole, slices = (
+        int(subprocess.run(
+            [sys.executable, "-c", MEMORY, kind], check=True, capture_output=True, text=True
+        ).stdout)
+        for kind in ("whole", "slices")
+    )  # fmt: skip
+    assert whole > 256  # MB
+    assert slices < 64
+
+
 @pytest.mark.parametrize("fields", [{}, {"output_bias": True, "projection_bias": True}])
 def test_gradients_of_the_whole_model_match_finite_differences(fields):
     model = make_model(dropout=0.0, **fields)
@@ -109,11 +178,12 @@ def test_padding_does_not_change_the_sums():
     np.testing.assert_allclose(padded, plain, rtol=1e-5)
 
 
-def test_replica_without_rows_adds_nothing():
+@pytest.mark.parametrize("is_sliced", [False, True])
+def test_replica_without_rows_adds_nothing(is_sliced):
     model = make_model()
     empty = tf.zeros([0, 5], tf.int32)
     with tf.GradientTape() as tape:
-        sums = batch_sums(model, empty, empty, smoothing=0.1)
+        sums = batch_sums(model, empty, empty, smoothing=0.1, is_sliced=is_sliced)
     assert [float(value) for value in sums] == [0, 0, 0, 0]
     for gradient in tape.gradient(sums.loss, [v.value for v in model.trainable_variables]):
         assert np.all(tf.convert_to_tensor(gradient).numpy() == 0)

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from toy import gradients_of
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_of
 
 from tt.model.dataset.batches import Position
@@ -67,6 +68,23 @@ def test_gradients_are_exchanged_once_per_update(toy_dataset, tmp_path):
     trainer = make_trainer(toy_dataset, tmp_path / "run", strategy, training=TWO_BATCHES)
     assert operations(trainer._step._update, "CollectiveReduceV2") == 2  # one per replica
     assert operations(trainer._step._accumulate, "CollectiveReduceV2") == 0
+
+
+def test_batches_with_many_logits_have_the_same_gradients(toy_dataset, tmp_path, monkeypatch):
+    trainer = make_trainer(toy_dataset, tmp_path / "run", two_replicas())
+    batch = first_batch(trainer)
+    expected = gradients_of(trainer)(batch.source, batch.target)
+    monkeypatch.setattr("tt.model.training.step.MOST_LOGITS", 256 * 16 - 1)
+    monkeypatch.setattr("tt.model.training.loss._SLICE_LOGITS", 20 * 16)
+    large = make_trainer(toy_dataset, tmp_path / "large", two_replicas())
+    found = gradients_of(large)(batch.source, batch.target)
+    for gradient, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-6)
+    sums = [each._step.sums(batch.source, batch.target) for each in (large, trainer)]
+    np.testing.assert_allclose(*sums, rtol=1e-5)
+    assert operations(large._step._sums, "While") + operations(
+        large._step._sums, "StatelessWhile"
+    ), "the loss is computed in slices"
 
 
 def stop_in(trainer, call):
