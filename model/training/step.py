@@ -110,6 +110,35 @@ class TrainingStep:
         """Return the sums of a validation batch, without dropout and without an update."""
         return TokenSums(*self._sums(source, target).numpy().tolist())
 
+    def find_fitting_tokens(
+        self, source: np.ndarray, target: np.ndarray, scalars: UpdateScalars, *, least: int
+    ) -> int | None:
+        """Return a value of `batch_tokens` that fits into memory, for a batch that does not fit.
+
+        The function updates the weights with fewer and fewer rows of the batch, so the caller must
+        not use the weights afterwards.
+
+        Args:
+          source: Source ids of the global batch, int32 [B, S].
+          target: Target ids of the global batch, int32 [B, T].
+          scalars: Scalars of the update.
+          least: The smallest useful value.
+
+        Returns:
+          The value, or None if not even the smallest useful value fits.
+        """
+        longer: int = max(source.shape[1], target.shape[1])
+        tokens = len(source) // self._replicas * longer // 2
+        while tokens >= max(least, longer):
+            rows = self._replicas * (tokens // longer)
+            try:
+                self.read(self.update(source[:rows], target[:rows], scalars))
+            except tf.errors.ResourceExhaustedError:
+                tokens //= 2
+            else:
+                return tokens
+        return None
+
     def _update_on_batch(
         self, source: tf.Tensor, target: tf.Tensor, scalars: UpdateScalars
     ) -> Unread:

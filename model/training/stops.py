@@ -6,7 +6,7 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,17 @@ class StopRequest:
             told.close()
             watcher.join()
             heard.close()
+
+
+def batches_per_look(devices: Sequence[str]) -> int:
+    """Return after how many batches several workers look for requests to stop.
+
+    A look waits for the queued work of a GPU. CPUs queue nothing, and their batches take longer.
+
+    >>> batches_per_look(["/job:worker/task:0/device:GPU:0"]), batches_per_look(["/cpu:0"])
+    (10, 1)
+    """
+    return 10 if "GPU" in str(devices).upper() else 1
 
 
 def not_finite(what: str, *, step: int, last_good: str) -> UserError:

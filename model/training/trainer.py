@@ -33,13 +33,20 @@ from tt.model.training.run_folder import MODEL_FOLDER, RunFolder
 from tt.model.training.schedule import learning_rate
 from tt.model.training.splits import TrainingDataset
 from tt.model.training.step import TrainingStep, Unread, UpdateScalars
-from tt.model.training.stops import StopRequest, Terminated, not_finite, out_of_memory
+from tt.model.training.stops import (
+    StopRequest,
+    Terminated,
+    batches_per_look,
+    not_finite,
+    out_of_memory,
+)
 from tt.model.training.strategies import Workers
 from tt.model.training.validation import Validator
 from tt.model.transformer.config import TransformerConfig
 from tt.model.transformer.transformer import Transformer, dtype_policy
 
-_MOST_UNREAD = 256  # batches
+# Batches that may be queued on a GPU. A signal ends the training after them.
+_MOST_UNREAD = 10
 _PROGRAMS = ("tt-translate", "tensorflow", "keras", "numpy", "sentencepiece")
 
 _DRAWINGS = 10  # the number of times that attention maps are drawn, evenly over a training
@@ -90,6 +97,7 @@ class Trainer:
         self._reporter: Reporter | None = None
         self.scoring_seconds = 0.0  # for the user; no decision depends on the clock
         self._is_stopping = False
+        self._batches_per_look = batches_per_look(strategy.extended.worker_devices)
         # Batches whose results are still on the device: the batch, its result, the number of its
         # update, and whether it completed that update.
         self._unread: list[tuple[Batch, Unread, int, bool]] = []
@@ -193,47 +201,20 @@ class Trainer:
                 where=f"at step {update} of {self.training.steps}, in a batch of {rows} rows of "
                 f"{source} source and {target_length} target tokens",
                 last_good=self._saver.last_good(),
-                fix=self._describe_fitting_batch(batch, scalars),
+                # Other workers would not take part in trial updates.
+                fix=""
+                if self.workers.are_several
+                else _advise_size(self._step, batch, scalars, data=self.data),
             ) from error
         state.add_batch(batch, tokens=tokens, is_update=is_update)
         self._unread.append((batch, result, update, is_update))
-        self._is_stopping = (
-            self._step.read(result).stops > 0  # makes all workers stop after the same batch
-            if self.workers.are_several
-            else self.stop.is_made()
-        )
+        if not self.workers.are_several:
+            self._is_stopping = self.stop.is_made()
+        elif state.batches % self._batches_per_look == 0:  # the same batches on all workers
+            self._is_stopping = self._step.read(result).stops > 0
         if is_update and len(self._unread) >= _MOST_UNREAD:
             self._read_results()
         return is_update
-
-    def _describe_fitting_batch(self, batch: Batch, scalars: UpdateScalars) -> str:
-        """Return advice for batches that fit into memory, or "" if none is known.
-
-        The method computes updates with fewer and fewer rows of a batch. Their weights are never
-        saved, because the training ends.
-        """
-        if self.workers.are_several:  # the other workers do not take part in these updates
-            return ""
-        training, replicas = self.training, self.workers.replicas
-        longer = max(batch.source.shape[1], batch.target.shape[1])
-        splits = self.data.manifest.splits
-        longest = max(splits[name].longest for name in (TRAIN, VALIDATION))
-        tokens = batch.source.shape[0] // replicas * longer // 2
-        while tokens >= max(longest, longer):
-            rows = replicas * (tokens // longer)
-            try:
-                self._step.read(
-                    self._step.update(batch.source[:rows], batch.target[:rows], scalars)
-                )
-            except tf.errors.ResourceExhaustedError:
-                tokens //= 2
-            else:
-                size = training.effective_batch_size or training.batch_tokens * replicas
-                return (
-                    f"set `batch_tokens={tokens}`, which fits, and `effective_batch_size={size}`, "
-                    "which keeps the size of updates"
-                )
-        return ""
 
     def _rate(self, update: int) -> float:
         return learning_rate(update, self.training, width=self.model.config.d_model)
@@ -353,6 +334,26 @@ def _is_drawn(step: int, *, training: TrainingConfig) -> bool:
     """Return whether to draw attention maps after a validation, which takes seconds."""
     before = max(0, step - training.validate_every)
     return step * _DRAWINGS // training.steps > before * _DRAWINGS // training.steps
+
+
+def _advise_size(
+    step: TrainingStep, batch: Batch, scalars: UpdateScalars, *, data: TrainingDataset
+) -> str:
+    """Return advice for batches that fit into memory, or "" if none is known.
+
+    The function changes the weights; see `TrainingStep.find_fitting_tokens`.
+    """
+    splits = data.manifest.splits
+    longest = max(splits[name].longest for name in (TRAIN, VALIDATION))
+    tokens = step.find_fitting_tokens(batch.source, batch.target, scalars, least=longest)
+    if tokens is None:
+        return ""
+    training = data.training
+    size = training.effective_batch_size or training.batch_tokens * data.replicas
+    return (
+        f"set `batch_tokens={tokens}`, which fits, and `effective_batch_size={size}`, which keeps "
+        "the size of updates"
+    )
 
 
 def _build(

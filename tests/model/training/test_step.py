@@ -140,3 +140,40 @@ def test_stopped_run_resumes_with_another_number_of_replicas(toy_dataset, tmp_pa
     assert (one.state.step, one.state.pending_batches) == (1, 0)
     one.train(ignore)
     assert one.state.step == 3
+
+
+def test_several_workers_on_gpus_wait_for_results_every_ten_batches(
+    toy_dataset, tmp_path, monkeypatch
+):
+    training = changed(steps=30, validate_every=30, save_every=30, log_every=30)
+    whole = make_trainer(toy_dataset, tmp_path / "whole", training=training)
+    whole.train(ignore)
+
+    def start():
+        trainer = make_trainer(toy_dataset, tmp_path / "run", training=training)
+        trainer.workers.are_several = True  # the other workers never request a stop
+        trainer._batches_per_look = 10
+        return trainer
+
+    trainer = start()
+    update, read, looks = trainer._step.update, trainer._step.read, []
+
+    def stop_at_three(*given):
+        if trainer.state.step == 2:
+            trainer.stop.make()
+        return update(*given)
+
+    def note(result):
+        looks.append(trainer.state.step)
+        return read(result)
+
+    monkeypatch.setattr(trainer._step, "update", stop_at_three)
+    monkeypatch.setattr(trainer._step, "read", note)
+    with pytest.raises(Terminated):
+        trainer.train(ignore)
+    assert trainer.state.step == 10, "the third update reports the request, and the tenth is read"
+    assert set(looks) == {10}
+    resumed = make_trainer(toy_dataset, tmp_path / "run", training=training)
+    resumed.train(ignore)
+    for found, expected in zip(weights_of(resumed), weights_of(whole), strict=True):
+        np.testing.assert_array_equal(found, expected)
