@@ -8,6 +8,8 @@ In self-attention, queries and keys are positions of the same sequence.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
@@ -17,6 +19,13 @@ from tt.model.transformer.layers import Linear, Noise, no_noise
 # Not -inf, so that a row without a visible key stays finite. Keras casts the biases to the type of
 # the layer, so the number must be within the range of float16.
 MASKED = -3e4
+
+# Receives the attention weights of a layer, float32 [B, H, T, S].
+Receiver = Callable[[tf.Tensor], None]
+
+
+def ignore_weights(weights: tf.Tensor) -> None:
+    """Ignore the attention weights, which only drawings need."""
 
 
 def padding_bias(ids: tf.Tensor) -> tf.Tensor:
@@ -108,21 +117,28 @@ class SelfAttention(keras.layers.Layer):
         self.built = True
 
     def call(
-        self, x: tf.Tensor, *, bias: tf.Tensor, noise: Noise = no_noise
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        self,
+        x: tf.Tensor,
+        *,
+        bias: tf.Tensor,
+        noise: Noise = no_noise,
+        receive: Receiver = ignore_weights,
+    ) -> tf.Tensor:
         """Attend from each position to all visible positions.
 
         Args:
           x: [B, T, D].
           bias: Bias that hides positions; broadcasts to [B, H, T, T].
           noise: Dropout of the attention weights.
+          receive: Called with the attention weights, [B, H, T, T].
 
         Returns:
-          The output, [B, T, D], and the attention weights, [B, H, T, T].
+          The output, [B, T, D].
         """
         queries, keys, values = split_heads(self.query_key_value(x), self.heads, 3)  # [B, H, T, K]
         attended, weights = scaled_dot_product_attention(queries, keys, values, bias, noise)
-        return self.output_projection(combine_heads(attended)), weights
+        receive(weights)
+        return self.output_projection(combine_heads(attended))
 
     def step(
         self, x: tf.Tensor, *, keys: tf.Tensor, values: tf.Tensor
@@ -180,7 +196,8 @@ class CrossAttention(keras.layers.Layer):
         values: tf.Tensor,
         bias: tf.Tensor,
         noise: Noise = no_noise,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        receive: Receiver = ignore_weights,
+    ) -> tf.Tensor:
         """Attend from each target position to all visible source positions.
 
         Args:
@@ -189,13 +206,15 @@ class CrossAttention(keras.layers.Layer):
           values: Values of the source, [B, H, S, K].
           bias: Bias that hides padding, [B, 1, 1, S].
           noise: Dropout of the attention weights.
+          receive: Called with the attention weights, [B, H, T, S].
 
         Returns:
-          The output, [B, T, D], and the attention weights, [B, H, T, S].
+          The output, [B, T, D].
         """
         (queries,) = split_heads(self.query(x), self.heads)  # [B, H, T, K]
         attended, weights = scaled_dot_product_attention(queries, keys, values, bias, noise)
-        return self.output_projection(combine_heads(attended)), weights
+        receive(weights)
+        return self.output_projection(combine_heads(attended))
 
     def step(
         self, x: tf.Tensor, *, beams: int, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor

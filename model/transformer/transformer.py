@@ -20,7 +20,9 @@ import tensorflow as tf
 from tt.model.text.vocabulary import BOS_ID
 from tt.model.transformer.attention import (
     CrossAttention,
+    Receiver,
     SelfAttention,
+    ignore_weights,
     look_ahead_bias,
     padding_bias,
 )
@@ -83,8 +85,14 @@ class EncoderLayer(_ResidualLayer):
     """An encoder layer (section 3.1): self-attention, then a feed-forward layer."""
 
     def call(
-        self, x: tf.Tensor, *, bias: tf.Tensor, noise: Noise, attention_noise: Noise
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        self,
+        x: tf.Tensor,
+        *,
+        bias: tf.Tensor,
+        noise: Noise,
+        attention_noise: Noise,
+        receive: Receiver = ignore_weights,
+    ) -> tf.Tensor:
         """Apply the layer to all source positions.
 
         Args:
@@ -92,16 +100,20 @@ class EncoderLayer(_ResidualLayer):
           bias: Bias that hides padding, [B, 1, 1, S].
           noise: Dropout of the sublayers' outputs.
           attention_noise: Dropout of the attention weights.
+          receive: Called with the attention weights, [B, H, S, S].
 
         Returns:
-          The output, [B, S, D], and the attention weights, [B, H, S, S].
+          The output, [B, S, D].
         """
-        attended, weights = self.attention(
-            self._before(self.attention_norm, x), bias=bias, noise=attention_noise
-        )  # [B, S, D], [B, H, S, S]
+        attended = self.attention(
+            self._before(self.attention_norm, x),
+            bias=bias,
+            noise=attention_noise,
+            receive=receive,
+        )  # [B, S, D]
         x = self._after(self.attention_norm, x + noise(attended))
         transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
-        return self._after(self.feed_forward_norm, x + noise(transformed)), weights
+        return self._after(self.feed_forward_norm, x + noise(transformed))
 
 
 class DecoderLayer(_ResidualLayer):
@@ -118,7 +130,9 @@ class DecoderLayer(_ResidualLayer):
         source_bias: tf.Tensor,
         noise: Noise,
         attention_noise: Noise,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        receive: Receiver = ignore_weights,
+        receive_cross: Receiver = ignore_weights,
+    ) -> tf.Tensor:
         """Apply the layer to all target positions.
 
         Args:
@@ -128,27 +142,31 @@ class DecoderLayer(_ResidualLayer):
           source_bias: Bias that hides padding of the source, [B, 1, 1, S].
           noise: Dropout of the sublayers' outputs.
           attention_noise: Dropout of the attention weights.
+          receive: Called with the weights of self-attention, [B, H, T, T].
+          receive_cross: Called with the weights of cross-attention, [B, H, T, S].
 
         Returns:
-          The output, [B, T, D], and the weights of self-attention, [B, H, T, T], and of
-          cross-attention, [B, H, T, S].
+          The output, [B, T, D].
         """
-        attended, self_weights = self.attention(
-            self._before(self.attention_norm, x), bias=bias, noise=attention_noise
-        )  # [B, T, D], [B, H, T, T]
+        attended = self.attention(
+            self._before(self.attention_norm, x),
+            bias=bias,
+            noise=attention_noise,
+            receive=receive,
+        )  # [B, T, D]
         x = self._after(self.attention_norm, x + noise(attended))
         keys, values = self.cross_attention.project(memory)  # [B, H, S, K] each
-        attended, cross_weights = self.cross_attention(
+        attended = self.cross_attention(
             self._before(self.cross_attention_norm, x),
             keys=keys,
             values=values,
             bias=source_bias,
             noise=attention_noise,
-        )  # [B, T, D], [B, H, T, S]
+            receive=receive_cross,
+        )  # [B, T, D]
         x = self._after(self.cross_attention_norm, x + noise(attended))
         transformed = self.feed_forward(self._before(self.feed_forward_norm, x))
-        x = self._after(self.feed_forward_norm, x + noise(transformed))
-        return x, self_weights, cross_weights
+        return self._after(self.feed_forward_norm, x + noise(transformed))
 
     def step(
         self,
@@ -283,35 +301,14 @@ class Transformer(keras.Model):
         Returns:
           The output of the decoder, [B, T, D]. The output at a position predicts the next id.
         """
-        output, _ = self.decode_with_attention(source, target=target, dropout=dropout)
-        return output
+        return self._decode(source, target=target, dropout=dropout)
 
     def decode_with_attention(
-        self, source: tf.Tensor, *, target: tf.Tensor, dropout: Dropout | None = None
+        self, source: tf.Tensor, *, target: tf.Tensor
     ) -> tuple[tf.Tensor, AttentionWeights]:
-        """Return the result of `call`, and the attention weights."""
-        noise = dropout.at(self.config.dropout) if dropout else no_noise
-        attention_noise = dropout.at(self.config.attention_dropout) if dropout else no_noise
-        source = self._seen(source)
-        source_bias = padding_bias(source)  # [B, 1, 1, S]
+        """Return the result of `call` without dropout, and the attention weights."""
         attention = AttentionWeights([], [], [])
-        # [B, S, D]
-        memory = self._encode(source, source_bias, noise, attention_noise, attention.encoder)
-        x = noise(self._embed_target(target) + self._positions(tf.shape(target)[1]))  # [B, T, D]
-        # Padding is at the end of the target, so the look-ahead mask hides it from real positions.
-        bias = look_ahead_bias(tf.shape(target)[1])  # [1, 1, T, T]
-        for layer in self.decoder_layers:
-            x, self_weights, cross_weights = layer(
-                x,
-                memory=memory,
-                bias=bias,
-                source_bias=source_bias,
-                noise=noise,
-                attention_noise=attention_noise,
-            )
-            attention.decoder.append(self_weights)
-            attention.cross.append(cross_weights)
-        return _normalized(self.decoder_norm, x), attention
+        return self._decode(source, target=target, attention=attention), attention
 
     def logits(self, output: tf.Tensor) -> tf.Tensor:
         """Return the logits for outputs of the decoder, [..., D] -> [..., V] (section 3.4).
@@ -338,7 +335,7 @@ class Transformer(keras.Model):
         """
         source = self._seen(source)
         bias = padding_bias(source)  # [B, 1, 1, S]
-        memory = self._encode(source, bias, no_noise, no_noise, [])  # [B, S, D]
+        memory = self._encode(source, bias, no_noise, no_noise)  # [B, S, D]
         projected = [layer.cross_attention.project(memory) for layer in self.decoder_layers]
         return EncodedSource(
             keys=[keys for keys, _ in projected],
@@ -415,19 +412,52 @@ class Transformer(keras.Model):
             hidden_bias=hidden_bias,
         )
 
+    def _decode(
+        self,
+        source: tf.Tensor,
+        *,
+        target: tf.Tensor,
+        dropout: Dropout | None = None,
+        attention: AttentionWeights | None = None,
+    ) -> tf.Tensor:
+        """Return the output of the decoder, [B, T, D]; add the weights to `attention`."""
+        noise = dropout.at(self.config.dropout) if dropout else no_noise
+        attention_noise = dropout.at(self.config.attention_dropout) if dropout else no_noise
+        receivers: list[Receiver] = [ignore_weights] * 3
+        if attention:
+            receivers = [x.append for x in (attention.encoder, attention.decoder, attention.cross)]
+        source = self._seen(source)
+        source_bias = padding_bias(source)  # [B, 1, 1, S]
+        # [B, S, D]
+        memory = self._encode(source, source_bias, noise, attention_noise, receivers[0])
+        x = noise(self._embed_target(target) + self._positions(tf.shape(target)[1]))  # [B, T, D]
+        # Padding is at the end of the target, so the look-ahead mask hides it from real positions.
+        bias = look_ahead_bias(tf.shape(target)[1])  # [1, 1, T, T]
+        for layer in self.decoder_layers:
+            x = layer(
+                x,
+                memory=memory,
+                bias=bias,
+                source_bias=source_bias,
+                noise=noise,
+                attention_noise=attention_noise,
+                receive=receivers[1],
+                receive_cross=receivers[2],
+            )
+        return _normalized(self.decoder_norm, x)
+
     def _encode(
         self,
         source: tf.Tensor,
         bias: tf.Tensor,
         noise: Noise,
         attention_noise: Noise,
-        attention: list[tf.Tensor],
+        receive: Receiver = ignore_weights,
     ) -> tf.Tensor:
-        """Return the output of the encoder, [B, S, D]; append the weights to `attention`."""
+        """Return the output of the encoder, [B, S, D]; `receive` gets the attention weights."""
         x = noise(self.source_embedding(source) + self._positions(tf.shape(source)[1]))  # [B, S, D]
         for layer in self.encoder_layers:
-            x, weights = layer(x, bias=bias, noise=noise, attention_noise=attention_noise)
-            attention.append(weights)
+            x = layer(x, bias=bias, noise=noise, attention_noise=attention_noise, receive=receive)
         return _normalized(self.encoder_norm, x)
 
     def _seen(self, source: tf.Tensor) -> tf.Tensor:
