@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tt.model.text.vocabulary import PAD_ID
-from tt.model.transformer.layers import Dropout
+from tt.model.transformer.layers import BIAS_WIDTH, Dropout, with_one
 from tt.model.transformer.transformer import Transformer
 
 MOST_LOGITS = 2**27  # logits of a batch whose loss needs no slices, 512 MB in float32
@@ -51,14 +50,17 @@ def batch_sums(
     labels = tf.reshape(target[:, 1:], [-1])  # [B * (T - 1)]
     output = tf.reshape(output, [-1, output.shape[-1]])  # [B * (T - 1), D]
     # Remove padding first, because the product with the vocabulary is the most expensive operation.
-    real = tf.where(labels != PAD_ID)[:, 0]  # [P]
+    # TensorFlow keeps int32 on the host and finds the labels there, because PAD_ID is 0. A search
+    # in bool would run on the GPU, and the host would wait for all of the GPU's work.
+    real = tf.where(labels)[:, 0]  # [P]
     labels = tf.gather(labels, real)  # [P]
     output = tf.gather(output, real)  # [P, D]
     table = tf.convert_to_tensor(model.output_embedding.table)
     if model.output_bias is not None:  # add the bias as a column that is multiplied by 1
-        output = tf.concat([output, tf.ones_like(output[:, :1])], 1)  # [P, D + 1]
+        output = with_one(output)  # [P, D + 8]
         bias = tf.convert_to_tensor(model.output_bias.values)  # [V]
-        table = tf.concat([table, bias[:, None]], 1)  # [V, D + 1]
+        bias = tf.pad(bias[:, None], [[0, 0], [0, BIAS_WIDTH - 1]])  # [V, 8]
+        table = tf.concat([table, bias], 1)  # [V, D + 8]
     function = sum_slices if is_sliced else _sum_tokens
     loss, cross_entropy, correct = function(output, table, labels, smoothing)
     tokens = tf.math.count_nonzero(labels, dtype=tf.float32)  # PAD_ID is 0
@@ -120,7 +122,8 @@ def sum_slices(
 
         return sums, gradient
 
-    return tf.unstack(sums_of(output, table))
+    loss, cross_entropy, correct = tf.unstack(sums_of(output, table))
+    return [loss, cross_entropy, correct]
 
 
 def smoothed_cross_entropy(

@@ -98,7 +98,8 @@ def test_slices_have_the_same_sums_and_gradients(monkeypatch, tokens, dtype, tol
 
 
 MEMORY = """
-import resource, sys
+import sys
+from pathlib import Path
 import tensorflow as tf
 from tt.model.training import loss
 
@@ -113,14 +114,16 @@ def gradients(output, labels):
         total = function(output, table, labels, 0.1)[0]
     return tape.gradient(total, [output, table])
 
-def used():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+def used(field):
+    lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines[field].split()[0]) // 1024
 
 gradients(output[:2], tf.zeros([2], tf.int32))
 gradients(output[:3], tf.zeros([3], tf.int32))
-before = used()
+Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+before = used("VmRSS")
 gradients(output, tf.zeros([4096], tf.int32))
-print(used() - before)
+print(used("VmHWM") - before)
 """
 
 
@@ -131,7 +134,7 @@ def test_slices_need_no_memory_for_all_logits():
         ).stdout)
         for kind in ("whole", "slices")
     )  # fmt: skip
-    assert whole > 256  # MB
+    assert whole >= 250  # MB
     assert slices < 64
 
 

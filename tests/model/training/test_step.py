@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 from toy import gradients_of
 from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_of
 
@@ -39,6 +40,20 @@ def operations(function, kind):
     graph = function.get_concrete_function().graph.as_graph_def()
     nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
     return sum(node.op == kind for node in nodes)
+
+
+def test_labels_are_found_on_the_host(toy_dataset, tmp_path):
+    # TensorFlow has a kernel for int32 that runs on the host for every device. In bool, the host
+    # would wait for the GPU, which alone knows the number of labels.
+    trainer = make_trainer(toy_dataset, tmp_path / "run")
+    graph = trainer._step._update.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+    types = [node.attr["T"].type for node in nodes if node.op == "Where"]
+    assert types == [tf.int32.as_datatype_enum]
+    kernels = get_registered_kernels_for_op("Where").kernel
+    (kernel,) = [each for each in kernels if each.device_type == "DEFAULT"]
+    assert set(kernel.host_memory_arg) == {"input", "index"}
+    assert kernel.constraint[0].allowed_values.list.type == types
 
 
 def place(tensor):

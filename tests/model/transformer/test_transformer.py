@@ -136,6 +136,13 @@ def test_logits_of_hidden_ids_are_returned_separately(fields):
     np.testing.assert_allclose(found.logits.numpy()[:, others], logits[:, others], atol=1e-5)
 
 
+@pytest.mark.parametrize("fields", [{}, OPUS], ids=["without", "with an output bias"])
+def test_product_with_the_vocabulary_has_a_multiple_of_eight(fields):
+    model = make_model(**fields)
+    encoded = model.encode(tf.constant(random_ids([6])), target_length=tf.constant(1))
+    assert encoded.projection.kernel.shape == (32 + 8, SIZE)
+
+
 def test_beams_of_a_sentence_are_independent():
     model = make_model()
     source = tf.constant(random_ids([6, 4]))
