@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tt.model.transformer.layers import BIAS_WIDTH, Dropout, with_one
+from tt.model.transformer.layers import Dropout, bias_width, with_one
 from tt.model.transformer.transformer import Transformer
 
 MOST_LOGITS = 2**27  # logits of a batch whose loss needs no slices, 512 MB in float32
@@ -57,10 +57,11 @@ def batch_sums(
     output = tf.gather(output, real)  # [P, D]
     table = tf.convert_to_tensor(model.output_embedding.table)
     if model.output_bias is not None:  # add the bias as a column that is multiplied by 1
-        output = with_one(output)  # [P, D + 8]
+        width = bias_width()
+        output = with_one(output, width=width)  # [P, D + width]
         bias = tf.convert_to_tensor(model.output_bias.values)  # [V]
-        bias = tf.pad(bias[:, None], [[0, 0], [0, BIAS_WIDTH - 1]])  # [V, 8]
-        table = tf.concat([table, bias], 1)  # [V, D + 8]
+        bias = tf.pad(bias[:, None], [[0, 0], [0, width - 1]])  # [V, width]
+        table = tf.concat([table, bias], 1)  # [V, D + width]
     function = sum_slices if is_sliced else _sum_tokens
     loss, cross_entropy, correct = function(output, table, labels, smoothing)
     tokens = tf.math.count_nonzero(labels, dtype=tf.float32)  # PAD_ID is 0

@@ -28,13 +28,13 @@ from tt.model.transformer.attention import (
 )
 from tt.model.transformer.config import TransformerConfig
 from tt.model.transformer.layers import (
-    BIAS_WIDTH,
     Dropout,
     Embedding,
     FeedForward,
     LayerNorm,
     Noise,
     OutputBias,
+    bias_width,
     no_noise,
     sinusoidal_positions,
     with_one,
@@ -222,18 +222,18 @@ class AttentionWeights:
 class OutputProjection:
     """The output embedding in a form that makes decoding fast."""
 
-    # [D + 8, V]: the transposed table, a row with the bias of each id, and seven rows of zeros,
-    # because GPUs need a multiple of 8 for fast products. The bias is the model's output bias, or
-    # 0, plus HIDDEN for hidden ids. With few rows, the product with the table itself would take two
-    # to five times as long on a CPU, and a separate addition of the bias would take as long as the
-    # product.
+    # [D + 1, V]: the transposed table, and a last row with the bias of each id. The bias is the
+    # model's output bias, or 0, plus HIDDEN for hidden ids. With few rows, the product with the
+    # table itself would take two to five times as long on a CPU, and a separate addition of the
+    # bias would take as long as the product. On GPUs, seven rows of zeros follow.
     kernel: tf.Tensor
     hidden: tf.Tensor  # [D, I], the embeddings of the hidden ids
     hidden_bias: tf.Tensor | None  # [I], the output bias of the hidden ids, if the model has one
 
     def __call__(self, x: tf.Tensor) -> Prediction:
         """Return the logits for outputs of the decoder, [R, D]."""
-        logits = tf.matmul(with_one(x), self.kernel)  # [R, V]
+        width = self.kernel.shape[0] - x.shape[1]
+        logits = tf.matmul(with_one(x, width=width), self.kernel)  # [R, V]
         hidden = tf.matmul(x, self.hidden)  # [R, I]
         if self.hidden_bias is not None:
             hidden += self.hidden_bias
@@ -411,7 +411,7 @@ class Transformer(keras.Model):
         return OutputProjection(
             kernel=tf.pad(
                 tf.concat([tf.transpose(table), tf.cast(bias, table.dtype)], 0),
-                [[0, BIAS_WIDTH - 1], [0, 0]],
+                [[0, bias_width() - 1], [0, 0]],
             ),
             hidden=tf.ensure_shape(tf.transpose(hidden), [table.shape[1], len(hidden_ids)]),
             hidden_bias=hidden_bias,

@@ -9,6 +9,7 @@ from models import SIZE, make_model, random_ids, small_config
 from numpy_transformer import NumpyTransformer
 
 from tt.model.text.vocabulary import PAD_ID
+from tt.model.training.loss import batch_sums
 from tt.model.transformer.attention import (
     scaled_dot_product_attention,
 )
@@ -137,10 +138,28 @@ def test_logits_of_hidden_ids_are_returned_separately(fields):
 
 
 @pytest.mark.parametrize("fields", [{}, OPUS], ids=["without", "with an output bias"])
-def test_product_with_the_vocabulary_has_a_multiple_of_eight(fields):
+def test_widths_are_multiples_of_eight_on_gpus(monkeypatch, fields):
     model = make_model(**fields)
-    encoded = model.encode(tf.constant(random_ids([6])), target_length=tf.constant(1))
-    assert encoded.projection.kernel.shape == (32 + 8, SIZE)
+    source, target = (tf.constant(random_ids([6], seed=seed)) for seed in (1, 3))
+
+    def results():
+        encoded = model.encode(source, target_length=tf.constant(1), hidden_ids=[0])
+        prediction, _ = model.decode_step(
+            target[:, :1],
+            position=tf.constant(0),
+            caches=model.empty_caches(tf.constant(1)),
+            encoded=encoded,
+        )
+        sums = batch_sums(model, source, target, smoothing=0.1)
+        return encoded.projection.kernel.shape, prediction.logits, tf.stack(sums)
+
+    shape, logits, sums = results()
+    assert shape == (32 + 1, SIZE)
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
+    shape, wide_logits, wide_sums = results()
+    assert shape == (32 + 8, SIZE)
+    np.testing.assert_allclose(wide_logits, logits, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(wide_sums, sums, rtol=1e-5)
 
 
 def test_beams_of_a_sentence_are_independent():
