@@ -35,6 +35,7 @@ def batch_sums(
     smoothing: float,
     dropout: Dropout | None = None,
     is_sliced: bool = False,
+    has_xla: bool = False,
 ) -> TokenSums:
     """Run the model with the true target as its input (teacher forcing), and return the sums.
 
@@ -45,8 +46,15 @@ def batch_sums(
       smoothing: Share of the target probability that is spread over the vocabulary.
       dropout: Dropout of the training; None in validation.
       is_sliced: Whether to compute the logits in slices, which saves memory; see `sum_slices`.
+      has_xla: Whether XLA compiles the layers, once for each shape of a batch.
     """
-    output = model(source, target=target[:, :-1], dropout=dropout)  # [B, T - 1, D]
+
+    def run_layers(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        return model(source, target=target, dropout=dropout)
+
+    if has_xla:
+        run_layers = tf.function(run_layers, jit_compile=True, autograph=False)
+    output = run_layers(source, target[:, :-1])  # [B, T - 1, D]
     labels = tf.reshape(target[:, 1:], [-1])  # [B * (T - 1)]
     output = tf.reshape(output, [-1, output.shape[-1]])  # [B * (T - 1), D]
     # Remove padding first, because the product with the vocabulary is the most expensive operation.

@@ -73,6 +73,7 @@ class TrainingConfig:
       compute_type: Compute matrix products in this type; use mixed_bfloat16 only on GPUs.
 
         The weights are always float32.
+      xla: Compile the layers with XLA, for each shape of a batch; the first epoch is slow.
       seed: Seed the initial weights, the order of the batches, and dropout.
       validate_every: Validate every N updates.
       score_every: Compute BLEU and chrF every N updates; 0 turns this off. By default, at each
@@ -109,6 +110,7 @@ class TrainingConfig:
     augment: float = 0.0
     clip_norm: float | None = None
     compute_type: str = one_of(COMPUTE_TYPES, default="float32")
+    xla: bool = False
     seed: int = 1
     validate_every: int = 500
     score_every: int | None = None

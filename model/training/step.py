@@ -241,6 +241,7 @@ class TrainingStep:
             smoothing=self._training.label_smoothing,
             dropout=dropout,
             is_sliced=self._is_sliced,
+            has_xla=self._training.xla,
         )
 
     def _dropout_seed(self, place: tf.Tensor) -> tf.Tensor:

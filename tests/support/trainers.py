@@ -99,7 +99,7 @@ class BuiltModels:
         key = (
             config, training.seed, training.label_smoothing, training.clip_norm,
             training.effective_batch_size is None, training.compute_type,
-            strategy,
+            training.xla, strategy,
         )  # fmt: skip
         if self._free[key]:
             keras.utils.set_random_seed(training.seed)

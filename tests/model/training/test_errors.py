@@ -132,7 +132,7 @@ ACCEPTED = {
 REFUSED = {
     "batch_tokens": 300, "effective_batch_size": 600, "peak_learning_rate": 0.02,
     "warmup_steps": 5, "schedule": "constant", "label_smoothing": 0.0, "subword_dropout": 0.1,
-    "augment": 0.1, "clip_norm": 1.0, "compute_type": "mixed_bfloat16", "seed": 2,
+    "augment": 0.1, "clip_norm": 1.0, "compute_type": "mixed_bfloat16", "xla": True, "seed": 2,
     "best_metric": "nll",
 }  # fmt: skip
 
@@ -145,7 +145,8 @@ def test_only_some_options_of_a_run_may_change(toy_dataset, finish_run, tmp_path
         assert getattr(job.training, name) == value
     for name, value in REFUSED.items():
         request = TrainRequest(dataset=toy_dataset, run=run, training={name: value})
-        with pytest.raises(UserError, match=rf"`{name}` was .* and is now {value}"):
+        shown = "on" if value is True else value
+        with pytest.raises(UserError, match=rf"`{name}` was .* and is now {shown}"):
             request.plan()
 
 

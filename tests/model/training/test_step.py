@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 
@@ -10,7 +11,16 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 from toy import gradients_of
-from trainers import changed, ignore, log_of, make_trainer, two_replicas, weights_of
+from trainers import (
+    changed,
+    ignore,
+    log_of,
+    make_trainer,
+    one_device,
+    two_replicas,
+    weights_in,
+    weights_of,
+)
 
 from tt.model.dataset.batches import Position
 from tt.model.training.step import UpdateScalars
@@ -35,19 +45,21 @@ def first_batch(trainer):
     return next(trainer.data.batches("train").epoch(Position()))
 
 
-def operations(function, kind):
-    """Return the number of operations of a kind in a compiled function and its inner functions."""
+def nodes_of(function):
+    """Return the operations in a compiled function and its inner functions."""
     graph = function.get_concrete_function().graph.as_graph_def()
-    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
-    return sum(node.op == kind for node in nodes)
+    return [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+
+
+def operations(function, kind):
+    return sum(node.op == kind for node in nodes_of(function))
 
 
 def test_labels_are_found_on_the_host(toy_dataset, tmp_path):
     # TensorFlow has a kernel for int32 that runs on the host for every device. In bool, the host
     # would wait for the GPU, which alone knows the number of labels.
     trainer = make_trainer(toy_dataset, tmp_path / "run")
-    graph = trainer._step._update.get_concrete_function().graph.as_graph_def()
-    nodes = [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
+    nodes = nodes_of(trainer._step._update)
     types = [node.attr["T"].type for node in nodes if node.op == "Where"]
     assert types == [tf.int32.as_datatype_enum]
     kernels = get_registered_kernels_for_op("Where").kernel
@@ -100,6 +112,37 @@ def test_batches_with_many_logits_have_the_same_gradients(toy_dataset, tmp_path,
     assert operations(large._step._sums, "While") + operations(
         large._step._sums, "StatelessWhile"
     ), "the loss is computed in slices"
+
+
+@pytest.mark.parametrize("make", [one_device, two_replicas], ids=["one", "two replicas"])
+def test_layers_that_xla_compiles_have_the_same_gradients(toy_dataset, tmp_path, make):
+    plain = make_trainer(toy_dataset, tmp_path / "plain", make())
+    compiled = make_trainer(toy_dataset, tmp_path / "xla", make(), training=changed(xla=True))
+    batch = first_batch(plain)
+    found, expected = (
+        gradients_of(trainer)(batch.source, batch.target) for trainer in (compiled, plain)
+    )
+    for gradient, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=1e-5)
+    replicas = plain.workers.replicas
+    programs = [
+        [node.name for node in nodes_of(trainer._step._sums) if node.attr["_XlaMustCompile"].b]
+        for trainer in (plain, compiled)
+    ]
+    assert not programs[0]
+    assert len(programs[1]) >= replicas
+
+
+def test_run_with_xla_resumes_with_the_same_weights(toy_dataset, tmp_path):
+    training = changed(xla=True, steps=4, save_every=2, validate_every=4)
+    for run, steps in (("whole", [4]), ("parts", [2, 4])):
+        for last in steps:
+            fields = dataclasses.replace(training, steps=last)
+            trainer = make_trainer(toy_dataset, tmp_path / run, training=fields, dropout=0.2)
+            trainer.train(ignore)
+    whole, parts = (weights_in(tmp_path / run) for run in ("whole", "parts"))
+    for found, expected in zip(parts, whole, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def stop_in(trainer, call):
