@@ -9,6 +9,7 @@ BENCH := $(VENV)/.bench
 DOCS := $(VENV)/.docs
 ENGINES := $(VENV)/.engines
 TORCH := $(VENV)/torch
+GPU := $(VENV)/gpu
 RECORDING := $(VENV)/recording
 HUGGINGFACE := $(VENV)/huggingface
 HUGGINGFACE_OLD := $(VENV)/huggingface-old
@@ -128,10 +129,12 @@ compare: $(DEVELOPMENT) $(BEFORE)/.installed
 mutants: $(DEVELOPMENT)
 	$(BIN)/python tests/mutants/run.py
 
-# Trains and translates a few batches on the GPUs of this machine, and compares the results with the
-# CPU. Fails if TensorFlow finds no GPU. This target has not been run on a GPU yet.
-test-gpu: $(DEVELOPMENT)
-	TT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/model/engines/test_gpu_smoke.py -v
+# Trains and translates on the GPUs of this machine, compares scores and losses with the CPU, and prints
+# one table. Needs NVIDIA's driver, and fails if TensorFlow finds no GPU. deploy/gpu/test.json runs
+# this target on Google Cloud. The target has not been run on a GPU yet.
+test-gpu: $(GPU)/.installed
+	TT_REQUIRE_GPU=1 $(GPU)/bin/python -m pytest -s --tb=line \
+		tests/model/engines/test_gpu_smoke.py::test_gpus_compute_like_the_cpu
 
 # Draws the pictures in docs/images: diagrams from the code, and a report and an attention map from the
 # model of `make demo`. Needs Chromium. The pictures must not show this folder's path.
@@ -243,6 +246,15 @@ $(RECORDING)/.installed: | $(VENV)/bin/python
 $(TORCH)/.installed: | $(VENV)/bin/python
 	$(BIN)/python -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet torch==2.13.0 numpy
+	touch $@
+
+# TensorFlow with CUDA's libraries has its own environment: 8 GB, which a CPU does not need.
+$(GPU)/.installed: requirements/gpu.lock requirements/dev.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Installing the packages of requirements/gpu.lock into $(GPU): 8 GB, takes minutes"
+	$(BIN)/python -m venv $(GPU)
+	$(GPU)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/gpu.lock
+	$(GPU)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/dev.lock
+	$(GPU)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 # The old versions have wheels only up to Python 3.11. If `python3` is newer, set PYTHON_HUGGINGFACE_OLD.

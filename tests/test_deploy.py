@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import subprocess
@@ -43,12 +44,14 @@ def test_the_locks_for_images_exist():
     assert "ARG LOCK=requirements/runtime.lock\n" in DOCKERFILE
     locks = re.findall(r"--build-arg LOCK=(\S+)", DOCKERFILE)
     assert locks == ["requirements/gpu.lock"]
-    text = (ROOT / locks[0]).read_text("utf-8")
-    assert re.search(r"^nvidia-cudnn-cu12==", text, re.M)
-    runtime = (ROOT / "requirements/runtime.lock").read_text("utf-8")
-    assert set(re.findall(r"^(\S+==\S+)", runtime, re.M)) <= set(
-        re.findall(r"^(\S+==\S+)", text, re.M)
+    gpu, runtime, development = (
+        dict(re.findall(r"^(\S+)==(\S+)", (ROOT / f"requirements/{name}.lock").read_text(), re.M))
+        for name in ("gpu", "runtime", "dev")
     )
+    assert "nvidia-cudnn-cu12" in gpu
+    assert runtime.items() <= gpu.items()
+    # `make test-gpu` installs both into one environment.
+    assert all(version == gpu.get(name, version) for name, version in development.items())
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -160,3 +163,13 @@ def test_the_kubernetes_example_fits_the_command():
         input=container["args"][0], output=container["args"][1], group=given["--group"],
         dead_letter=given["--dead-letter"], metrics_port=port,
     )  # fmt: skip
+
+
+def test_the_job_on_a_gpu_makes_a_target_of_the_makefile():
+    job = json.loads((ROOT / "deploy/gpu/test.json").read_text("utf-8"))
+    [task] = [group["taskSpec"] for group in job["taskGroups"]]
+    script = task["runnables"][0]["script"]["text"]
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    [target] = re.findall(r"^make (\S+) PYTHON=", script, re.M)
+    assert f"\n{target}: $(GPU)/.installed\n" in (ROOT / "Makefile").read_text("utf-8")
+    assert f"{task['volumes'][0]['mountPath']}/tt.tar.gz" in script

@@ -57,7 +57,7 @@ RELEASE_TESTS = (
     "test_only_a_limited_part_of_a_unit_is_in_memory",
     "test_run_killed_after_any_change_of_a_file_resumes_identically",
     "test_saved_models_give_the_same_results_with_only_tensorflow",
-    "test_two_cpu_devices_train_and_translate_like_a_single_device",
+    "test_two_cpu_devices_replace_gpus",
 )
 FIXTURES = {"dataset", "finish_run", "random_model", "toy_dataset", "trained_toy"}
 
