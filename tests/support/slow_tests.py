@@ -36,10 +36,13 @@ LONG = (  # modules in tests/
     "pipelines/translate/test_resume.py",
 )
 LONG_TESTS = (
+    "test_damaged_run_resumes",
     "test_demo_runs_the_three_main_commands",
     "test_killed_command_is_resumed_with_the_same_files",
     "test_kills_lose_no_rows",
     "test_result_does_not_depend_on_the_workers",
+    "test_run_killed_with_any_set_of_files_resumes_identically",
+    "test_slices_need_no_memory_for_all_logits",
     "test_the_blocks_of_a_document_run_one_after_the_other",
     "test_the_python_blocks_of_a_document_run",
 )
