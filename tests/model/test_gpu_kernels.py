@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 # TensorFlow has no public function for its registry.
+from graphs import nodes_of
 from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 from toy import toy_config, write_dataset
 from trainers import changed, make_trainer
@@ -48,14 +49,6 @@ def fits(kernel, node):
             for each in kernel.constraint
         )
     )
-
-
-def nodes_of(function):
-    """Return the nodes of a traced function, and of all functions that it calls."""
-    graph = function.graph.as_graph_def()
-    bodies = {each.signature.name: each.node_def for each in graph.library.function}
-    nodes = [*graph.node, *(node for body in bodies.values() for node in body)]
-    return [node for node in nodes if node.op not in bodies]
 
 
 def without_kernel(functions):

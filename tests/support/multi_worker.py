@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 from commands import run_tt
+from graphs import nodes_of
 
 REPLICAS = 2
 TRAINING = {
@@ -154,12 +155,9 @@ def trace_exchange(dataset, run, results):
     with mock.patch.object(strategies, "count_gpus", return_value=1):
         strategy = strategies.make_strategy("multi-worker")
     trainer = make_trainer(dataset, run, strategy)
-    update = trainer._step._update.get_concrete_function().graph.as_graph_def()
-    functions = [update.node, *(function.node_def for function in update.library.function)]
     hints = [
         node.attr["communication_hint"].s.decode()
-        for nodes in functions
-        for node in nodes
+        for node in nodes_of(trainer._step._update.get_concrete_function())
         if node.op.startswith("CollectiveReduce")
     ]
     Path(results).write_text("\n".join(hints))

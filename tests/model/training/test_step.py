@@ -9,6 +9,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from graphs import nodes_of
 from tensorflow.python.framework.kernels import get_registered_kernels_for_op
 from toy import gradients_of
 from trainers import (
@@ -45,21 +46,15 @@ def first_batch(trainer):
     return next(trainer.data.batches("train").epoch(Position()))
 
 
-def nodes_of(function):
-    """Return the operations in a compiled function and its inner functions."""
-    graph = function.get_concrete_function().graph.as_graph_def()
-    return [*graph.node, *(node for inner in graph.library.function for node in inner.node_def)]
-
-
 def operations(function, kind):
-    return sum(node.op == kind for node in nodes_of(function))
+    return sum(node.op == kind for node in nodes_of(function.get_concrete_function()))
 
 
 def test_labels_are_found_on_the_host(toy_dataset, tmp_path):
     # TensorFlow has a kernel for int32 that runs on the host for every device. In bool, the host
     # would wait for the GPU, which alone knows the number of labels.
     trainer = make_trainer(toy_dataset, tmp_path / "run")
-    nodes = nodes_of(trainer._step._update)
+    nodes = nodes_of(trainer._step._update.get_concrete_function())
     types = [node.attr["T"].type for node in nodes if node.op == "Where"]
     assert types == [tf.int32.as_datatype_enum]
     kernels = get_registered_kernels_for_op("Where").kernel
@@ -126,7 +121,11 @@ def test_layers_that_xla_compiles_have_the_same_gradients(toy_dataset, tmp_path,
         np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=1e-5)
     replicas = plain.workers.replicas
     programs = [
-        [node.name for node in nodes_of(trainer._step._sums) if node.attr["_XlaMustCompile"].b]
+        [
+            node.name
+            for node in nodes_of(trainer._step._sums.get_concrete_function())
+            if node.attr["_XlaMustCompile"].b
+        ]
         for trainer in (plain, compiled)
     ]
     assert not programs[0]
