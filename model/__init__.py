@@ -3,7 +3,8 @@
 errors       user errors, and functions that check values
 extras       pip commands that install optional packages
 folders      durable local files, and locks
-remote_files files on this machine, or on a file system that TensorFlow supports
+storage      files on this machine and on object stores
+remote_files files of run folders, which TensorFlow reads and writes
 json_files   JSON, and changed options
 long_work    progress of long tasks
 text         normalization, vocabularies and languages

@@ -1,6 +1,5 @@
 """Beam pipelines: corpora -> vocabulary -> TFRecords -> (model) -> translated tables.
 
-storage     access to files on any file system that Beam supports
 tables      readers and writers of Parquet, CSV, TSV, JSONL and Arrow files
 runners     Beam's local runner, Flink and Dataflow
 texts       translation of texts, and quality flags

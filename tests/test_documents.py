@@ -45,7 +45,7 @@ FOREIGN = {
     "--logdir", "--machine_type", "--max_bundle_size", "--max_num_workers", "--no_use_public_ips",
     "--number_of_worker_harness_threads", "--paired-ar", "--paired-bs", "--parallelism",
     "--require-hashes",
-    "--requirements_file", "--runner", "--s3_endpoint_url", "--sdk_container_image",
+    "--requirements_file", "--runner", "--sdk_container_image",
     "--sdk_worker_parallelism", "--setup_file", "--soft-delete-duration", "--staging_location",
     "--streaming", "--temp_location",
 }  # fmt: skip

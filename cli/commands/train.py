@@ -207,12 +207,8 @@ def _local_copy(folder: str, cache: str | None, *, kind: Literal["dataset", "mod
     if "://" not in folder:
         return Path(folder)
     from tt.model.folders import default_cache
-    from tt.pipelines.runners.beam_options import (
-        set_file_system_options,  # imports Beam, which takes seconds
-    )
     from tt.pipelines.runners.staging import stage_dataset, stage_model
 
-    set_file_system_options([])
     stage = stage_dataset if kind == "dataset" else stage_model
     with TimeLine(f"staging the {kind}", stream=sys.stderr) as line:
         place = local_path(cache) if cache else default_cache()

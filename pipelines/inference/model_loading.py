@@ -16,10 +16,10 @@ from tt.model.formats.foreign import is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
 from tt.model.formats.model_folder import is_ctranslate2, load_about, model_fingerprint
 from tt.model.imports.hub import describe_license, is_non_commercial, parse_address
+from tt.model.storage.paths import is_local, normalize_path
+from tt.model.storage.stores import StorageOptions, check_buckets
 from tt.model.text.languages import are_different, read_language
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.storage.object_stores import check_buckets
-from tt.pipelines.storage.paths import is_local, normalize_path
 from tt.pipelines.texts.languages import describe_other_language, is_detectable
 from tt.pipelines.texts.limits import UNRELATED
 from tt.pipelines.texts.options import TextOptions
@@ -50,7 +50,7 @@ class ModelRequest:
     """The model of a job, and the options to run it.
 
     Attributes:
-      model: Model folder, run folder or CTranslate2 export, on any file system that Beam supports;
+      model: Model folder, run folder or CTranslate2 export, here or on an object store;
         a model of Hugging Face, such as "hf:Helsinki-NLP/opus-mt-en-es"; or a translator of your
         own.
       decoding: Options of the search.
@@ -143,7 +143,7 @@ def find_model(
     """Find a model, and copy a remote model to the cache.
 
     Args:
-      model: Model folder, run folder or CTranslate2 export, on any file system that Beam supports;
+      model: Model folder, run folder or CTranslate2 export, here or on an object store;
         or a translator of the user's own.
       engine: The engine that translates with a model folder.
       report: Receives a message if a model is copied.
@@ -254,11 +254,12 @@ class ModelLoader:
     """Loads a model in a worker process, after copying a remote model to the worker's cache.
 
     Attributes:
-      folder: Model folder, run folder or CTranslate2 export, on any file system that Beam supports.
+      folder: Model folder, run folder or CTranslate2 export, here or on an object store.
       decoding: Options of the search.
       engine: The engine that translates.
       threads: Number of threads per translation; see `load_translator`.
       fingerprint: Fingerprint that the model must have; None accepts any model.
+      storage: The addresses of object stores.
     """
 
     folder: str
@@ -266,6 +267,9 @@ class ModelLoader:
     engine: Engine = dataclasses.field(default_factory=Engine)
     threads: int = 0
     fingerprint: str | None = None
+    storage: StorageOptions = dataclasses.field(
+        default_factory=StorageOptions.of_this_process, compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         require(self.threads >= 0, "`threads` must be at least 0", self.threads)

@@ -14,6 +14,7 @@ from tt.model.engines.translator import Engine, Translator
 from tt.model.errors import counted, require
 from tt.model.formats.model_folder import is_ctranslate2, model_files, model_fingerprint
 from tt.model.imports.hub import parse_address
+from tt.model.storage.files import AT_ONCE, make_folder, write_whole
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import CustomModel, FoundModel, ModelLoader
 from tt.pipelines.runners.beam_options import (
@@ -21,7 +22,6 @@ from tt.pipelines.runners.beam_options import (
     local_workers,
 )
 from tt.pipelines.runners.workers import are_elsewhere
-from tt.pipelines.storage.files import AT_ONCE, make_folder, write_whole
 
 _CHUNK_BYTES = 8 << 20
 

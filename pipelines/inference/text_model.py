@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from tt.model.engines.translator import Translator, Work, between
 from tt.model.errors import UserError
 from tt.model.formats.model_card import About
+from tt.model.storage import paths
+from tt.model.storage.files import read_bytes
 from tt.model.text.glossary import Glossary, read_glossary
 from tt.model.text.languages import find_language
 from tt.pipelines.inference.model_loading import ModelLoader
-from tt.pipelines.storage import paths
-from tt.pipelines.storage.files import read_bytes
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.remembering import Memory, Source
@@ -35,7 +35,7 @@ _logged: set[str] = set()  # the warnings that this process has already logged
 
 
 def load_glossary(path: str) -> Glossary:
-    """Read a glossary from any file system that Beam supports.
+    """Read a glossary from this machine or an object store.
 
     Raises:
       UserError: The file is missing or is not a glossary.

@@ -10,7 +10,7 @@ from typing import Any
 from tt.model.errors import UserError
 from tt.model.folders import lock_folder
 from tt.model.json_files import describe_differences, first_few
-from tt.pipelines.storage.paths import is_local
+from tt.model.storage.paths import is_local
 
 LOCK_FILE = "lock"
 _MODEL = "model_fingerprint"

@@ -9,6 +9,8 @@ from typing import Any
 
 import apache_beam as beam
 
+from tt.model.storage.files import explain_deletion
+from tt.model.storage.paths import is_local
 from tt.pipelines.jobs.folders import lock_output
 from tt.pipelines.jobs.progress import Progress, ProgressWatch
 from tt.pipelines.runners import dataflow
@@ -17,8 +19,6 @@ from tt.pipelines.runners.job_file import JobFile
 from tt.pipelines.runners.runner import describe_runner, make_pipeline, run_pipeline
 from tt.pipelines.runners.status_line import listing_interval, repeating
 from tt.pipelines.runners.wheel import with_own_wheel
-from tt.pipelines.storage.files import explain_deletion
-from tt.pipelines.storage.paths import is_local
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

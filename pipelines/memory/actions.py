@@ -17,6 +17,10 @@ import pyarrow.parquet as pq
 
 from tt.model.errors import BadFileError, UserError, first_line
 from tt.model.inspection.blocks import Facts, Table
+from tt.model.storage.files import make_folder, write_whole
+from tt.model.storage.listing import exists
+from tt.model.storage.paths import folder_of, normalize_path
+from tt.model.storage.stores import check_buckets
 from tt.model.text.languages import language_and_script
 from tt.pipelines.jobs.folders import output_error
 from tt.pipelines.memory.checking import check_memory
@@ -32,12 +36,7 @@ from tt.pipelines.memory.entries import (
 from tt.pipelines.memory.new_corrections import NewCorrections
 from tt.pipelines.memory.options import ALL, PARQUET, MemoryRequest
 from tt.pipelines.memory.tmx import TmxUnit, write_tmx
-from tt.pipelines.runners.beam_options import set_file_system_options
 from tt.pipelines.runners.formatting import megabytes
-from tt.pipelines.storage.files import make_folder, write_whole
-from tt.pipelines.storage.listing import exists
-from tt.pipelines.storage.object_stores import check_buckets
-from tt.pipelines.storage.paths import folder_of, normalize_path
 
 Report = Callable[[str], object]
 
@@ -175,7 +174,6 @@ def show(request: MemoryRequest, report: Report) -> list[Any]:
 
 
 def _open_folder(request: MemoryRequest) -> str:
-    set_file_system_options(())
     check_buckets([request.memory])
     return normalize_path(request.memory).rstrip("/")
 

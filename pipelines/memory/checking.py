@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tt.model.errors import UserError, no_access
-from tt.pipelines.storage.listing import exists, is_folder
-from tt.pipelines.storage.paths import contains, is_local, normalize_path, real_path
+from tt.model.storage.listing import exists, is_folder
+from tt.model.storage.paths import contains, is_local, normalize_path, real_path
 
 
 def check_memory(

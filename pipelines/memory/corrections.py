@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, UserError
+from tt.model.storage.files import open_input
+from tt.model.storage.listing import exists
+from tt.model.storage.paths import normalize_path
 from tt.pipelines.memory.options import MemoryRequest
 from tt.pipelines.memory.tmx import read_tmx
-from tt.pipelines.storage.files import open_input
-from tt.pipelines.storage.listing import exists
-from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.tables.columns import cell_bytes, column_of, is_text, type_of
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.file_formats import ENDINGS, has_random_access, table_suffix

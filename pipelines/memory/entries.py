@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tt.model.errors import BadFileError
+from tt.model.storage import listing
+from tt.model.storage.files import delete, make_folder, open_for_parts, write_whole
+from tt.model.storage.listing import ListedFile
 from tt.pipelines.memory.keys import KEY_BYTES, SourceKeys, TextKeys
-from tt.pipelines.storage import listing
-from tt.pipelines.storage.files import delete, make_folder, open_for_parts, write_whole
-from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import explain_damage, explain_each
 from tt.pipelines.texts.remembering import Learned
 

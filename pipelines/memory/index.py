@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from tt.model.engines.translator import Hypothesis, Translation
 from tt.model.errors import BadFileError, DiskFullError, UnfinishedError, UserError, explain_denied
 from tt.model.folders import OTHER_CACHE, default_cache, delete_stale, publish, wait_for_lock
+from tt.model.storage.listing import ListedFile
 from tt.pipelines.memory.entries import HUMAN, EntryFile, list_entries
-from tt.pipelines.storage.listing import ListedFile
 
 _VERSION = 1  # of the tables below
 _TABLES = f"""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tt.model.engines.translator import Translation
+from tt.model.storage.paths import normalize_path
 from tt.model.text.languages import language_and_script
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import FoundModel
@@ -21,7 +22,6 @@ from tt.pipelines.memory.entries import (
 )
 from tt.pipelines.memory.index import MemoryIndex
 from tt.pipelines.memory.keys import SourceKeys, TextKeys, model_context
-from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.remembering import Learned, Source
 

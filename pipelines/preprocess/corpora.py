@@ -17,6 +17,9 @@ from typing import Any
 
 from tt.model.dataset.manifest import WEIGHT
 from tt.model.errors import UserError, require_text
+from tt.model.storage import files, listing
+from tt.model.storage import paths as storage_paths
+from tt.model.storage.listing import ListedFile
 from tt.pipelines.preprocess.naming import CorpusOptions, CorpusSpec, parse_corpus
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns, choose_columns, open_columns
 from tt.pipelines.preprocess.ready_made import EmbeddedCorpus, TfdsPairs, open_tfds
@@ -29,9 +32,6 @@ from tt.pipelines.preprocess.sources import (
     Tsv,
     text_at,
 )
-from tt.pipelines.storage import files, listing
-from tt.pipelines.storage import paths as storage_paths
-from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.file_formats import UTF8, find_encoding
 from tt.pipelines.tables.finding import check_no_lake, is_skipped_name
@@ -254,7 +254,7 @@ def _look_up(pattern: str, listed: dict[str, ListedFile]) -> list[str]:
       UserError: A name is not UTF-8, or a link points to a missing file.
     """
     if not storage_paths.is_local(pattern):
-        if re.search(r"[*?[]", pattern) and files.is_there(pattern):
+        if re.search(r"[*?[]", pattern) and listing.exists(pattern):
             return [pattern]
         found_there = listing.find_listed(pattern)
         listed.update((file.path, file) for file in found_there)

@@ -12,6 +12,8 @@ import pyarrow as pa
 from apache_beam.utils.shared import Shared
 
 from tt.model.errors import UserError
+from tt.model.storage import listing
+from tt.model.storage.paths import join
 from tt.pipelines.jobs.running import AddUp
 from tt.pipelines.preprocess.cleaning import compare_sides, find_split_pairs, hash_pairs
 from tt.pipelines.preprocess.corpora import SourceList
@@ -19,7 +21,6 @@ from tt.pipelines.preprocess.encoding import UnitStatistics, encode_unit, traini
 from tt.pipelines.preprocess.entities import decode_entities
 from tt.pipelines.preprocess.held_out import HeldOut, hash_texts, unite
 from tt.pipelines.preprocess.judging import Alignment
-from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.preprocess.rejected import PARQUET_END, REJECTED_SCHEMA, describe_reasons
 from tt.pipelines.preprocess.spills import find_spill, write_spill
@@ -34,8 +35,6 @@ from tt.pipelines.preprocess.vocabularies import (
 )
 from tt.pipelines.preprocess.work_folder import ends_with
 from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
-from tt.pipelines.storage import listing
-from tt.pipelines.storage.paths import join
 from tt.pipelines.tables.file_formats import find_encoding
 from tt.pipelines.tables.text_files import read_texts
 
@@ -60,11 +59,16 @@ class ListUnits(beam.PTransform):
             begin
             | "Name list of sources" >> beam.Create([self.plan.source_list])
             | "Check worker" >> beam.Map(check_worker, versions=versions_here())
-            | "List groups" >> beam.FlatMap(SourceList.groups)
+            | "List groups" >> beam.FlatMap(_list_groups, self.plan)
             | "Spread groups" >> Spread(key=str)
             | "Cut" >> beam.FlatMap(_cut, self.plan)
         )
         return cut | "Spread units" >> beam.Reshuffle(), cut
+
+
+def _list_groups(sources: SourceList, plan: DatasetPlan) -> list[range]:
+    """Return the groups of the sources; the plan tells a worker the addresses of object stores."""
+    return sources.groups()
 
 
 def _cut(orders: range, plan: DatasetPlan) -> Iterator[Unit]:
@@ -92,7 +96,7 @@ class FindHeldOut(beam.PTransform):
         of_files = (
             units.pipeline
             | "Name excluded files" >> beam.Create(list(self.plan.resolved["exclude"]))
-            | "Hash excluded files" >> beam.Map(_hash_file, self.plan.options)
+            | "Hash excluded files" >> beam.Map(_hash_file, self.plan)
         )
         return (
             (of_units, of_files)
@@ -116,7 +120,8 @@ def _hash_unit(unit: Unit, plan: DatasetPlan) -> Iterator[HeldOut]:
         yield find_split_pairs(unit, plan)
 
 
-def _hash_file(planned: dict[str, Any], options: PreprocessOptions) -> HeldOut:
+def _hash_file(planned: dict[str, Any], plan: DatasetPlan) -> HeldOut:
+    options = plan.options
     with listing.unchanged([planned]):
         batches = read_texts(planned["path"], encoding=find_encoding(options.encoding))
         columns = (pa.array(texts, pa.large_string()) for texts in batches)

@@ -20,6 +20,9 @@ import apache_beam as beam
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UnfinishedError, UserError, counted
 from tt.model.inspection.blocks import Facts
+from tt.model.storage import files, listing
+from tt.model.storage.listing import list_names
+from tt.model.storage.paths import join
 from tt.model.text.vocabulary import VOCABULARY_FILE, vocabulary_json
 from tt.pipelines.jobs.progress import Progress, ProgressWatch
 from tt.pipelines.jobs.running import AddUp, claim_folder, run_facts
@@ -30,6 +33,7 @@ from tt.pipelines.preprocess.manifest import Totals, write_manifest
 from tt.pipelines.preprocess.merge_steps import MergeShards
 from tt.pipelines.preprocess.pipes import read_pipes
 from tt.pipelines.preprocess.plan import (
+    DatasetPlan,
     PreprocessPlan,
     abandon_output,
     check_output,
@@ -42,9 +46,6 @@ from tt.pipelines.preprocess.work_folder import OWN_FILES, WORK_FOLDER
 from tt.pipelines.runners import dataflow, flink
 from tt.pipelines.runners.beam_options import with_local_defaults
 from tt.pipelines.runners.transforms import versions_here
-from tt.pipelines.storage import files
-from tt.pipelines.storage.listing import list_names
-from tt.pipelines.storage.paths import join
 
 STEPS = (
     "List units", "Find held-out texts", "Compare sides", "Train vocabularies", "Encode units",
@@ -115,7 +116,7 @@ class PreprocessJob:
         with claim_folder(
             output, folder=WORK_FOLDER, arguments=self._arguments(), detach=detach
         ) as claimed:
-            has_begun = files.is_there(plan.work.run_file) or find_finished(plan) is not None
+            has_begun = listing.exists(plan.work.run_file) or find_finished(plan) is not None
             if finished := claim_output(plan):
                 return finished
             try:
@@ -139,7 +140,7 @@ class PreprocessJob:
 
     def _check_corpora(self) -> None:
         """Check the first rows of the corpora, unless an earlier run has already done so."""
-        if not files.is_there(self.plan.work.run_file):
+        if not listing.exists(self.plan.work.run_file):
             check_first_rows(self.plan.sources, self.plan.options)
 
     def _arguments(self) -> list[str]:
@@ -151,7 +152,6 @@ class PreprocessJob:
 
 def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
     plan = whole_plan.for_steps
-    output = plan.options.output
     units, cut = pipeline | "List units" >> encode_steps.ListUnits(plan=plan)
     held_out = beam.pvalue.AsSingleton(
         units | "Find held-out texts" >> encode_steps.FindHeldOut(plan=plan)
@@ -188,8 +188,7 @@ def _add_steps(pipeline: beam.Pipeline, whole_plan: PreprocessPlan) -> None:
         | "Write manifest"
         >> beam.Map(write_manifest, digests, alignment, plan=plan, version=version)
         # This step is last, because a runner that repeats a step may need files of the folder.
-        | "Delete work folder"
-        >> beam.Map(lambda _: files.delete_folder(output, WORK_FOLDER, own=OWN_FILES))
+        | "Delete work folder" >> beam.Map(_delete_work_folder, plan)
     )
 
 
@@ -252,3 +251,7 @@ class DatasetWatch(ProgressWatch):
         if merged < shards:
             return Progress(phase="merging", done=merged, total=shards, noun="shards")
         return Progress(phase="writing the manifest")
+
+
+def _delete_work_folder(_: object, plan: DatasetPlan) -> None:
+    files.delete_folder(plan.options.output, WORK_FOLDER, own=OWN_FILES)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tt.model.storage import files, listing
 from tt.pipelines.preprocess.filters import (
     NOT_ALIGNED,
     WRONG_LANGUAGE_SOURCE,
@@ -23,7 +24,6 @@ from tt.pipelines.preprocess.filters import (
 from tt.pipelines.preprocess.options import AlignmentFilter
 from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.preprocess.units import Unit
-from tt.pipelines.storage import files
 from tt.pipelines.texts.languages import MIXED, OTHER, SAME, compare_language
 from tt.pipelines.texts.similarity import cosines
 
@@ -122,7 +122,7 @@ class UnitJudgments:
         self._path = plan.work.judgments(unit.label)
         self._made: list[Judgments] = []
         self._stored: Iterator[Judgments] | None = None
-        if files.is_there(self._path):
+        if listing.exists(self._path):
             # A crash of the machine can truncate the file. Its pairs are then judged again.
             with contextlib.suppress(ValueError, KeyError, EOFError, zipfile.BadZipFile):
                 self._stored = self._read()

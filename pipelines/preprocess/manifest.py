@@ -21,6 +21,8 @@ from tt.model.dataset.manifest import (
     table_name,
 )
 from tt.model.errors import UserError
+from tt.model.storage import files
+from tt.model.storage.paths import join
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.preprocess.encoding import UnitStatistics
 from tt.pipelines.preprocess.filters import NOT_ALIGNED
@@ -30,8 +32,6 @@ from tt.pipelines.preprocess.plan import DatasetPlan, find_finished
 from tt.pipelines.preprocess.rejected import count_reasons, describe_reasons
 from tt.pipelines.preprocess.units import Unit
 from tt.pipelines.preprocess.vocabularies import load_planned
-from tt.pipelines.storage import files
-from tt.pipelines.storage.paths import join
 
 READ, KEPT, REJECTED, LANGUAGES = "read", "kept", "rejected", "languages"
 MIXED = "mixed_languages"

@@ -24,6 +24,8 @@ from tt.model.dataset.manifest import (
     table_name,
 )
 from tt.model.dataset.tfrecords import framed_runs, texts_of
+from tt.model.storage import files, listing
+from tt.model.storage.paths import join
 from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.preprocess.rejected import (
     PARQUET_END,
@@ -34,8 +36,6 @@ from tt.pipelines.preprocess.rejected import (
 )
 from tt.pipelines.preprocess.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
 from tt.pipelines.preprocess.work_folder import ends_with, find_size
-from tt.pipelines.storage import files
-from tt.pipelines.storage.paths import join
 
 # Beam sets the label of a transform when it applies it, so these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
@@ -193,7 +193,7 @@ class _Merge(beam.DoFn):
     def _find_finished(self, split: str, shard: int) -> ShardStatistics | None:
         """Return the statistics of a finished shard; None if one of its files is incomplete."""
         done = self._plan.work.shard_statistics(split, shard)
-        if not files.is_there(done):
+        if not listing.exists(done):
             return None
         try:
             statistics = ShardStatistics.from_json(files.read_bytes(done))

@@ -13,14 +13,14 @@ from tt.model.errors import CHOICES, UserError, checked, one_of, require, requir
 from tt.model.folders import default_cache
 from tt.model.formats.model_folder import find_model_folder, load_about
 from tt.model.imports.fetching import TENSORFLOW, fetch_model, is_huggingface
+from tt.model.storage import files, listing
+from tt.model.storage.paths import is_local
 from tt.model.text.languages import read_language
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.spans import PLACEHOLDERS, Protection
 from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL, load_vocabularies
 from tt.pipelines.preprocess.filters import DEDUPLICATE, HELD_OUT_BY, LONG_SIDE, Filters
 from tt.pipelines.preprocess.naming import CorpusOptions
-from tt.pipelines.storage import files, listing
-from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.file_formats import UTF8, find_encoding
 
 VOCABULARY_SIZE = 8000  # the default

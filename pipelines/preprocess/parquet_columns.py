@@ -15,6 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tt.model.errors import UserError
+from tt.model.storage import files
+from tt.model.storage.listing import ListedFile
+from tt.model.storage.paths import is_local
 from tt.pipelines.preprocess import sources
 from tt.pipelines.preprocess.sources import (
     FLAG_FAULTS,
@@ -25,9 +28,6 @@ from tt.pipelines.preprocess.sources import (
     even_sizes,
     rows_within,
 )
-from tt.pipelines.storage import files
-from tt.pipelines.storage.listing import ListedFile
-from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import has_dictionary, is_text, type_of
 from tt.pipelines.tables.damage import explain_damage, with_remedy

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tt.model.storage import listing
 from tt.pipelines.preprocess.plan import PreprocessPlan
 from tt.pipelines.preprocess.sizes import plan_sizes, unit_pairs_of
 from tt.pipelines.preprocess.sources import FileSource
 from tt.pipelines.preprocess.units import cut_sources
-from tt.pipelines.storage import listing
 
 
 def read_pipes(plan: PreprocessPlan, report: Callable[[str], object]) -> PreprocessPlan:

@@ -28,6 +28,8 @@ from tt.model.dataset.manifest import (
 )
 from tt.model.errors import BadFileError, UserError, require
 from tt.model.folders import is_free
+from tt.model.storage import files, listing, paths
+from tt.model.storage.stores import StorageOptions
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.spans import digest_patterns
 from tt.model.text.vocabulary import VOCABULARY_FILE, Vocabulary
@@ -46,7 +48,6 @@ from tt.pipelines.preprocess.work_folder import (
     WorkFolder,
     ends_with,
 )
-from tt.pipelines.storage import files, listing, paths
 
 # Increase this number with each change after which the same input gives other bytes.
 _RESULT_VERSION = 7
@@ -73,6 +74,10 @@ class DatasetPlan:
     splits: dict[str, SplitPlan]  # shards and buckets of each split
     # The number of files in the folders of corpora that are not read, by ending.
     unread_files: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    # The addresses of object stores, which workers get with the plan.
+    storage: StorageOptions = dataclasses.field(
+        default_factory=StorageOptions.of_this_process, compare=False, repr=False
+    )
 
     @property
     def has_held_out(self) -> bool:
@@ -179,7 +184,6 @@ def plan_preprocess(
     every_source = [*sources, *validation_sources]
     identities = [source.identity() for source in every_source]
     _add_weights(identities[: len(sources)], weights or {})
-    paths.check_no_glob(options.output)
     text_bytes = [source.text_bytes() for source in every_source]
     resolved = options.resolved()
     return PreprocessPlan(
@@ -416,7 +420,7 @@ def _delete_manifest(plan: PreprocessPlan) -> None:
         for name in plan.options.model_files:
             if digest := manifest.vocabulary_digests.get(name):
                 plan.work.write_text(plan.work.digest(name), digest)
-    if files.is_there(path):
+    if listing.exists(path):
         files.delete([path])
 
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 
 from tt.model.errors import UserError, first_line
+from tt.model.storage import listing
 from tt.pipelines.preprocess import sources
 from tt.pipelines.preprocess.naming import CorpusOptions, CorpusSpec
 from tt.pipelines.preprocess.sources import (
@@ -28,7 +29,6 @@ from tt.pipelines.preprocess.sources import (
     row_table,
     rows_within,
 )
-from tt.pipelines.storage import files, listing
 
 _FOLDER = Path(__file__).parent
 _FIRST_ROWS = 100  # the rows in which a dry run looks for a pair
@@ -233,7 +233,7 @@ def open_tfds(spec: CorpusSpec, options: CorpusOptions) -> TfdsPairs:
         raise UserError(
             f"tfds:{name} cannot be read with `split` {split!r}: {reason}. Choose another `split`"
         ) from error
-    missing = [path for path in paths if not files.is_there(path)]
+    missing = [path for path in paths if not listing.exists(path)]
     if missing:
         raise UserError(
             f"tfds:{name} is incomplete: {missing[0]} is missing. Prepare it again, or choose "

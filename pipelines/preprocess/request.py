@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tt.model.errors import UserError, checked, require
+from tt.model.storage.paths import normalize_path
+from tt.model.storage.stores import check_buckets
 from tt.model.text.languages import find_language
 from tt.pipelines.preprocess.naming import parse_weights
 from tt.pipelines.preprocess.options import (
@@ -19,8 +21,6 @@ from tt.pipelines.preprocess.options import (
     changed_fields,
     with_vocabulary_of,
 )
-from tt.pipelines.storage.object_stores import check_buckets
-from tt.pipelines.storage.paths import normalize_path
 from tt.pipelines.tables.finding import count_endings, describe_unread
 
 if TYPE_CHECKING:
@@ -104,10 +104,8 @@ class PreprocessRequest:
         """
         from tt.pipelines.preprocess.job import PreprocessJob
         from tt.pipelines.runners import workers
-        from tt.pipelines.runners.beam_options import set_file_system_options
 
         if self.vocab_of is not None:
-            set_file_system_options(self.beam_arguments)
             options = with_vocabulary_of(self.vocab_of, options=self.options)
             return dataclasses.replace(self, options=options, vocab_of=None).plan()
         arguments, options = self.beam_arguments, self.options
@@ -115,7 +113,6 @@ class PreprocessRequest:
         # `vocabulary` is not among them, because this process copies it to the output folder.
         places = {"`output`": [options.output], "`exclude`": options.exclude, "`data_dir`": folders}
         notices = workers.check_job(arguments, places=places)
-        set_file_system_options(arguments)
         check_buckets(
             [*folders, options.output, *options.exclude, *options.vocabulary, *self._names]
         )

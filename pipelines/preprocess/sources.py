@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tt.model.errors import UserError
+from tt.model.storage import listing
+from tt.model.storage.listing import ListedFile
 from tt.pipelines.preprocess.filters import TOO_MANY_CHARACTERS
 from tt.pipelines.preprocess.headers import is_header
 from tt.pipelines.runners.formatting import megabytes
-from tt.pipelines.storage import listing
-from tt.pipelines.storage.listing import ListedFile
 from tt.pipelines.tables import text_files
 from tt.pipelines.tables.columns import cells_as_binary, column_of
 from tt.pipelines.tables.damage import with_remedy
@@ -239,10 +239,7 @@ class FileSource(Source):
     def file_identities(self) -> list[dict[str, Any]]:
         """Return the path, bytes and modification time of each file, from the listing if known."""
         if self.listed and all(file.changed for file in self.listed):
-            return [
-                {"path": file.path, "bytes": file.size, "changed": file.changed}
-                for file in self.listed
-            ]
+            return [file.identity for file in self.listed]
         return [listing.file_identity(path) for path in self.paths()]
 
     def identity(self) -> dict[str, Any]:

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tt.model.dataset.tfrecords import cut_bytes, uncut_bytes
+from tt.model.storage import files
 from tt.pipelines.preprocess.held_out import UInt64s
 from tt.pipelines.preprocess.work_folder import WorkFolder, find_size
-from tt.pipelines.storage import files
 
 Headers = npt.NDArray[Any]  # a structured array of HEADER
 

@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from tt.model.dataset.tfrecords import one_ahead
+from tt.model.storage import files, listing
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.sources import ROW_SCHEMA, Source
 from tt.pipelines.preprocess.work_folder import WorkFolder, ends_with
-from tt.pipelines.storage import files, listing
 
 # A unit ends at the limit that it reaches first. A huge input has a larger limit of pairs.
 MAX_UNIT_PAIRS = 128 * 1024  # Each of two threads has a unit and its records in memory.
@@ -168,7 +168,7 @@ def read_index(content: bytes) -> list[tuple[_Rows, bool]]:
 
 def _find_units(group: int, work: WorkFolder) -> list[tuple[_Rows, str]] | None:
     """Return the rows and the chunk of each unit of a group; None if a file is incomplete."""
-    if not files.is_there(work.index(group)):
+    if not listing.exists(work.index(group)):
         return None
     try:
         units = read_index(files.read_bytes(work.index(group)))

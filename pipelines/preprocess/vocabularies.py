@@ -20,12 +20,12 @@ import sentencepiece
 
 from tt.model.dataset.manifest import digest_file
 from tt.model.errors import UnfinishedError, UserError
+from tt.model.storage import files, listing
+from tt.model.storage.paths import join
 from tt.model.text import vocabulary
 from tt.model.text.vocabulary import VocabularyPair, load_vocabularies
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.plan import DatasetPlan
-from tt.pipelines.storage import files
-from tt.pipelines.storage.paths import join
 
 # SentencePiece's trainer raises these errors if the options do not fit the texts.
 _TRAINER_ERRORS = (RuntimeError, ValueError, TypeError, OverflowError)
@@ -208,7 +208,7 @@ def find_vocabularies(plan: DatasetPlan) -> dict[str, str] | None:
     digests = {}
     for name in plan.options.model_files:
         path, noted = join(plan.options.output, name), plan.work.digest(name)
-        if not (files.is_there(path) and files.is_there(noted)):
+        if not (listing.exists(path) and listing.exists(noted)):
             return None
         digests[name] = digest_file(files.read_bytes(path))
         if files.read_bytes(noted) != digests[name].encode():
@@ -219,7 +219,7 @@ def find_vocabularies(plan: DatasetPlan) -> dict[str, str] | None:
 def delete_vocabularies(plan: DatasetPlan) -> None:
     """Delete the vocabularies of an incomplete set, so that nobody uses them."""
     paths = [join(plan.options.output, name) for name in plan.options.model_files]
-    files.delete([path for path in paths if files.is_there(path)])
+    files.delete([path for path in paths if listing.exists(path)])
 
 
 def load_planned(folder: str, digests: Mapping[str, str]) -> VocabularyPair:

@@ -12,7 +12,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tt.pipelines.storage import files, listing, paths
+from tt.model.storage import files, listing, paths
 
 WORK_FOLDER = "_work"  # name of the folder in the dataset folder
 RUN_FILE = "run.json"
@@ -98,7 +98,7 @@ class WorkFolder:
 
 def find_size(path: str) -> int | None:
     """Return the size of a file in bytes; None if there is no file."""
-    return int(listing.file_identity(path)["bytes"]) if files.is_there(path) else None
+    return int(listing.file_identity(path)["bytes"]) if listing.exists(path) else None
 
 
 def ends_with(path: str, mark: bytes) -> bool:

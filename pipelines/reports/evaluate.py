@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from tt.model.errors import UserError, check_readable, checked, counted, require
+from tt.model.storage.listing import list_with_links
 from tt.model.text.languages import find_language
 from tt.model.text.scores import (
     PAIRED_TESTS,
@@ -26,7 +27,6 @@ from tt.pipelines.reports.evaluation import SCORER, Evaluation, LengthScores, Sc
 from tt.pipelines.reports.lengths import LengthGroup, group_by_length, mostly
 from tt.pipelines.reports.requests import STDIN, EvaluateRequest
 from tt.pipelines.reports.scorer import ScorerRow, score_rows
-from tt.pipelines.storage.listing import list_with_links
 from tt.pipelines.tables.columns import cell_bytes, is_text
 from tt.pipelines.tables.finding import is_skipped_name
 from tt.pipelines.translate.job_folder import MANIFEST_PATH, PLAN_PATH, read_json

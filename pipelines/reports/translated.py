@@ -25,8 +25,8 @@ from tt.model.inspection.blocks import (
     table,
 )
 from tt.model.long_work import long_work
+from tt.model.storage.listing import list_folder
 from tt.pipelines.runners.formatting import describe_sentences, format_seconds, megabytes
-from tt.pipelines.storage.listing import list_folder
 from tt.pipelines.tables.columns import path_in, read_text_column
 from tt.pipelines.tables.file_formats import PARQUET_SUFFIX
 from tt.pipelines.tables.reading import OpenTable

@@ -9,7 +9,6 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 
 from tt.model.engines.machine import cores
@@ -28,6 +27,8 @@ _SECRET = re.compile(
     r"(?:=[^\0]*|\0(?!--)[^\0]*)?",
     re.IGNORECASE,
 )
+# Flags of Beam's own file systems.
+_UNUSED_FLAGS = ("--s3_", "--hdfs_", "--azure_connection_string", "--blob_service_endpoint")
 LOOPBACK = "LOOPBACK"  # an environment: workers run in the process that submits the job
 
 
@@ -43,6 +44,12 @@ def parse_arguments(arguments: Sequence[str]) -> PipelineOptions:
 @functools.lru_cache
 def _parse(arguments: tuple[str, ...]) -> PipelineOptions:
     # A job asks for its options about 20 times, and Beam's parser takes milliseconds.
+    if unused := [flag for flag in arguments if flag.startswith(_UNUSED_FLAGS)]:
+        name = unused[0].partition("=")[0]
+        raise UserError(
+            f"tt reads and writes files without Beam, so the flag {name} has no effect. Set "
+            "variables instead, such as AWS_ENDPOINT_URL and AWS_REGION"
+        )
     usage = io.StringIO()  # collects the output of Beam's parser, which lists all options
     try:
         with contextlib.redirect_stderr(usage), contextlib.redirect_stdout(usage):
@@ -174,8 +181,3 @@ def local_workers(arguments: Sequence[str]) -> int | None:
         return None
     workers: int = parse_arguments(arguments).view_as(DirectOptions).direct_num_workers
     return workers or cores()  # for Beam, 0 means all cores
-
-
-def set_file_system_options(beam_arguments: Sequence[str]) -> None:
-    """Set the options of Beam's file systems, such as S3, before a pipeline runs."""
-    FileSystems.set_options(parse_arguments(beam_arguments))

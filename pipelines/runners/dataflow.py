@@ -11,7 +11,6 @@ import re
 import uuid
 from collections.abc import Callable, Sequence
 
-from apache_beam.io.gcp.gcsio import GcsIO, parse_gcs_path
 from apache_beam.options.pipeline_options import (
     DebugOptions,
     GoogleCloudOptions,
@@ -22,9 +21,9 @@ from apache_beam.options.pipeline_options import (
 
 from tt.model.errors import UserError
 from tt.model.formats.model_card import versions_of
+from tt.model.storage.stores import check_buckets
 from tt.pipelines.runners.beam_options import is_dataflow, parse_arguments
 from tt.pipelines.runners.options import check_staging_folder, parse_accelerator
-from tt.pipelines.storage.object_stores import check_buckets
 
 # Without this experiment, Beam stages the output of `pip freeze`, and the interpreter's path, with
 # every job.
@@ -77,11 +76,6 @@ def check_staging(arguments: Sequence[str]) -> None:
     google = options.view_as(GoogleCloudOptions)
     folders = [folder for folder in (google.temp_location, google.staging_location) if folder]
     check_buckets(folders)
-    for bucket in dict.fromkeys(parse_gcs_path(f"{folder}/")[0] for folder in folders):
-        if GcsIO(pipeline_options=options).get_bucket(bucket) is None:
-            raise UserError(
-                f"there is no bucket gs://{bucket}. Create it, or choose another `staging`"
-            )
 
 
 def has_packages(options: PipelineOptions) -> bool:

@@ -20,8 +20,6 @@ _SHOWN_NAME = 40  # characters of a file name that is too long
 _SERVICES = {
     "google.api_core": "Google Cloud",
     "google.auth": "Google Cloud",
-    "botocore": "Amazon S3",
-    "apache_beam.io.aws": "Amazon S3",
     "requests": "a server",
     "grpc": "the job service",
 }
@@ -139,8 +137,6 @@ def _reason(error: BaseException) -> str:
     """Return the last line of an error's message."""
     details = getattr(error, "details", None)  # of gRPC errors, whose text has many lines
     text = str(details() if callable(details) else error)
-    if type(error).__module__.startswith("apache_beam.io.aws"):
-        text = str(getattr(error, "message", error))  # because the text of the error is a tuple
     return text.strip().rpartition("\n")[2].strip()[:_LONGEST_REASON] or type(error).__name__
 
 

@@ -24,9 +24,9 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import dataflow
 
 from tt.model.errors import ServiceError, UserError, first_line
+from tt.model.storage import files, listing
 from tt.pipelines.runners.flink import FlinkCluster, FlinkResult, cluster_at
 from tt.pipelines.runners.remote_jobs import JobHandedOver
-from tt.pipelines.storage import files, listing
 
 JOB_FILE = "job.json"
 _TIMEOUT = 15.0  # seconds for a runner to answer

@@ -31,11 +31,11 @@ from tt.model.formats.model_folder import (
 )
 from tt.model.imports.fetching import fetch_model, is_huggingface
 from tt.model.long_work import Work, long_work
+from tt.model.storage import files, listing
+from tt.model.storage import paths as storage_paths
+from tt.model.storage.stores import check_buckets
 from tt.model.text.vocabulary import VOCABULARY_FILE, load_vocabularies
 from tt.pipelines.runners.formatting import megabytes
-from tt.pipelines.storage import files, listing
-from tt.pipelines.storage import paths as storage_paths
-from tt.pipelines.storage.object_stores import check_buckets
 
 _CHUNK_BYTES = 8 << 20  # shards may have many GB
 _LOOKUPS = 16  # concurrent requests for the identities of files
@@ -47,8 +47,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
     """Return the local folder of a finished dataset; a remote dataset is copied to the cache.
 
     Only files that are missing from the cache are copied. Therefore an interrupted copy resumes,
-    and files that were deleted from the cache are restored. Some file systems (S3, HDFS) need
-    `beam_options.set_file_system_options` first.
+    and files that were deleted from the cache are restored.
 
     Args:
       dataset: The folder of the dataset.
@@ -63,7 +62,7 @@ def stage_dataset(dataset: str, *, cache: Path, report: Callable[[str], object])
         return Path(dataset)
     check_buckets([dataset])
     dataset = dataset.rstrip("/")  # on object stores, a//b and a/b differ
-    manifest = DatasetManifest.load(dataset, read=_read_manifest)
+    manifest = DatasetManifest.load(dataset, read=files.read_bytes)
     shards = [name for split in (TRAIN, VALIDATION) for name in manifest.splits[split].shards]
     for name in [manifest.fingerprint, *shards]:
         if not _PLAIN_NAME.fullmatch(name):  # Other names could point outside the folder.
@@ -121,8 +120,7 @@ def stage_model(model: str, *, cache: Path, report: Callable[[str], object]) -> 
 def _find_remote_model(model: str) -> tuple[str, list[str]]:
     """Return the folder of a model and the names of its files."""
     for folder in (model, f"{model}/model"):
-        with _remote_errors(folder):
-            present = {path.removeprefix(f"{folder}/") for path in listing.list_folder(folder)}
+        present = {path.removeprefix(f"{folder}/") for path in listing.list_folder(folder)}
         weights = present & {WEIGHTS_FILE, CTRANSLATE2_FILE}
         names = {name for name in present if "/" not in name and name.endswith(_MODEL_SUFFIXES)}
         if METADATA_FILE in present and f"model/{CTRANSLATE2_FILE}" in present:  # Argos Translate
@@ -197,13 +195,10 @@ def _copy(source: str, target: Path, *, size: int, work: Work) -> None:
 def _remote_errors(path: str) -> Iterator[None]:
     try:
         yield
-    except UserError:
-        raise
-    except Exception as error:  # each file system's client has its own errors
-        reason = " ".join(str(error).split()) or repr(error)
+    except OSError as error:
         raise UserError(
-            f"{path} cannot be read: {reason}. Check that the folder is complete and that you have "
-            "permission to read it"
+            f"{path} cannot be read: {error.strerror or error}. Check that the folder is complete "
+            "and that you have permission to read it"
         ) from error
 
 
@@ -214,17 +209,8 @@ def _chunks(path: str) -> Iterator[bytes]:
 
 
 def _read(path: str) -> bytes:
-    return b"".join(_chunks(path))
-
-
-def _read_manifest(path: str) -> bytes:
-    # Few file systems raise FileNotFoundError, which `DatasetManifest.load` needs to recognize an
-    # unfinished dataset.
     with _remote_errors(path):
-        found = listing.exists(path)
-    if not found:
-        raise FileNotFoundError(path)
-    return _read(path)
+        return files.read_bytes(path)
 
 
 def _identities(folder: str, names: list[str]) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from apache_beam.options.pipeline_options import (
 
 from tt.model.engines.machine import cores
 from tt.model.errors import UserError, require_text
+from tt.model.storage.paths import is_local
 from tt.pipelines.runners import dataflow
 from tt.pipelines.runners.beam_options import (
     LOCAL_RUNNERS,
@@ -24,7 +25,6 @@ from tt.pipelines.runners.beam_options import (
     parse_arguments,
 )
 from tt.pipelines.runners.wheel import describe_wheel
-from tt.pipelines.storage.paths import is_local
 
 _DOCKER = "DOCKER"  # the default environment of workers
 

@@ -16,7 +16,6 @@ from tt.pipelines.runners import dataflow
 from tt.pipelines.runners.beam_options import (
     LOCAL_RUNNER,
     find_runner_name,
-    set_file_system_options,
 )
 from tt.pipelines.runners.runner import make_pipeline, run_pipeline
 from tt.pipelines.runners.wheel import with_own_wheel
@@ -77,7 +76,6 @@ class StreamRequest(ModelRequest):
             "`n_best` needs `fields`, because a message without fields can contain only one "
             "translation. Set `fields`, or remove `n_best`",
         )
-        set_file_system_options(self.beam)
         require(
             bool(options.fields) or not options.texts.detect_language,
             "`detect_language` needs `fields`, because a message without fields can contain only "

@@ -16,8 +16,8 @@ from typing import Any
 
 from tt.model.errors import GoneError, ServiceError, UserError, require
 from tt.model.extras import install_extra
-from tt.pipelines.storage.files import read_bytes
-from tt.pipelines.storage.object_stores import check_buckets
+from tt.model.storage.files import read_bytes
+from tt.model.storage.stores import check_buckets
 from tt.pipelines.streams.options import KafkaTopic
 
 with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_installed`

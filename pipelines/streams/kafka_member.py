@@ -17,7 +17,7 @@ from collections.abc import Collection
 
 from tt.model.errors import counted, require
 from tt.model.long_work import call_in_thread
-from tt.pipelines.storage.paths import normalize_path
+from tt.model.storage.paths import normalize_path
 from tt.pipelines.streams.kafka_clients import Cluster, check_installed
 from tt.pipelines.streams.kafka_commits import (
     KafkaOutputs,

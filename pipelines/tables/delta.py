@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from tt.model.errors import UserError
-from tt.pipelines.storage.paths import normalize_path
+from tt.model.storage.paths import normalize_path
 from tt.pipelines.tables.lakehouse import (
     AddedFile,
     Address,

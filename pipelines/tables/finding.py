@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from tt.model.errors import UserError, counted
-from tt.pipelines.storage import listing
-from tt.pipelines.storage import paths as storage_paths
-from tt.pipelines.storage.listing import ListedFile, is_folder
-from tt.pipelines.storage.paths import is_local, normalize_path
+from tt.model.storage import listing
+from tt.model.storage import paths as storage_paths
+from tt.model.storage.listing import ListedFile, is_folder
+from tt.model.storage.paths import is_local, normalize_path
 from tt.pipelines.tables.file_formats import is_text_file, table_suffix
 
 _MOST_NAMES = 5  # the maximum number of skipped files that a notice lists
@@ -180,7 +180,7 @@ def with_identity(file: FoundFile) -> FoundFile:
     try:
         identity = listing.file_identity(file.path)
     except OSError as error:
-        raise storage_paths.lookup_error(file.path, error) from error
+        raise UserError(f"{file.path} cannot be looked up: {error}") from error
     return dataclasses.replace(file, size=int(identity["bytes"]), changed=identity["changed"])
 
 

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tt.model.errors import BadFileError
-from tt.pipelines.storage.files import open_for_parts
-from tt.pipelines.storage.paths import is_local
+from tt.model.storage.files import open_for_parts
+from tt.model.storage.paths import is_local
 from tt.pipelines.tables.columns import has_dictionary, is_list
 from tt.pipelines.tables.damage import explain_damage
 from tt.pipelines.tables.parquet import (

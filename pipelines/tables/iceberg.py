@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BinaryType, FixedType, UUIDType
 
 from tt.model.errors import ServiceError, UserError, first_line
-from tt.pipelines.storage.paths import normalize_path
+from tt.model.storage.paths import normalize_path
 from tt.pipelines.tables.lakehouse import (
     AddedFile,
     Address,

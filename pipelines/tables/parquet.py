@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tt.model.errors import BadFileError, UserError
-from tt.pipelines.storage.files import open_for_parts
-from tt.pipelines.storage.paths import is_local
+from tt.model.storage.files import open_for_parts
+from tt.model.storage.paths import is_local
 from tt.pipelines.tables.columns import has_dictionary, map_type, path_in
 from tt.pipelines.tables.damage import explain_damage
 

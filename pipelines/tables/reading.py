@@ -17,9 +17,9 @@ from typing import IO, Any
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, UserError
-from tt.pipelines.storage.files import open_binary, open_input, read_range
-from tt.pipelines.storage.listing import file_identity
-from tt.pipelines.storage.paths import is_local
+from tt.model.storage.files import open_binary, open_input, read_range
+from tt.model.storage.listing import file_identity
+from tt.model.storage.paths import is_local
 from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import explain_damage, explain_each, is_damage, with_remedy
 from tt.pipelines.tables.delimited import DelimitedRows

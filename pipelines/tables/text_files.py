@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from tt.model.errors import BadFileError
+from tt.model.storage.files import open_input
 from tt.model.text.normalization import MAX_TEXT_BYTES
-from tt.pipelines.storage.files import open_input
 from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
 from tt.pipelines.tables.file_formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 

@@ -18,12 +18,12 @@ from typing import Any
 import apache_beam as beam
 
 from tt.model.engines.translator import Translator, Work
+from tt.model.storage.files import make_folder, read_bytes
+from tt.model.storage.listing import exists
 from tt.pipelines.inference.text_model import Languages, translate_by_language
 from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.runners.workers import are_elsewhere
-from tt.pipelines.storage.files import make_folder, read_bytes
-from tt.pipelines.storage.listing import exists
 from tt.pipelines.texts.options import SENTENCES
 from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import split_sentences

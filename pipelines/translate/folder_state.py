@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tt.model.errors import UserError
-from tt.pipelines.storage.listing import list_files
+from tt.model.storage.listing import list_files
 from tt.pipelines.tables.lakehouse import OutputTable
 from tt.pipelines.translate import job_folder
 from tt.pipelines.translate.generations import InputChanges, gone_files, next_plan

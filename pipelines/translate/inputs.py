@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.model.json_files import first_few
-from tt.pipelines.storage import listing, paths
-from tt.pipelines.storage.files import AT_ONCE
+from tt.model.storage import listing, paths
+from tt.model.storage.files import AT_ONCE
 from tt.pipelines.tables.columns import is_comparable, is_text, is_text_list, path_in, type_of
 from tt.pipelines.tables.conditions import ConditionError, parse_condition
 from tt.pipelines.tables.file_formats import JSONL_SUFFIX, PARQUET, has_random_access, table_suffix

@@ -21,9 +21,12 @@ from typing import Any
 import apache_beam as beam
 
 from tt.model.engines.loading import count_gpus
-from tt.model.errors import checked, counted
+from tt.model.errors import UnfinishedError, checked, counted
 from tt.model.imports.hub import parse_address
 from tt.model.inspection.blocks import Facts
+from tt.model.storage.files import delete
+from tt.model.storage.paths import JOB_FOLDER, is_local, normalize_path
+from tt.model.storage.stores import check_buckets
 from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
 from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
 from tt.pipelines.inference.text_model import NamedGlossary
@@ -33,12 +36,9 @@ from tt.pipelines.jobs.running import claim_folder, run_facts
 from tt.pipelines.memory.checking import check_memory
 from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.runners import dataflow, flink
-from tt.pipelines.runners.beam_options import set_file_system_options, with_local_defaults
+from tt.pipelines.runners.beam_options import with_local_defaults
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
-from tt.pipelines.storage.files import delete
-from tt.pipelines.storage.object_stores import check_buckets
-from tt.pipelines.storage.paths import JOB_FOLDER, is_local, normalize_path
 from tt.pipelines.texts.languages import SAMPLE, describe_other_texts
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate import inputs, job_folder
@@ -129,7 +129,6 @@ class TranslateRequest(ModelRequest):
             if isinstance(path, str) and parse_address(path) is None:
                 places[name] = [path]
         notices = check_job(self.beam, places=places)
-        set_file_system_options(self.beam)
         if remote := [path for each in places.values() for path in each if not is_local(path)]:
             report(f"Checking {', '.join(remote)}")
             check_buckets(remote)
@@ -389,7 +388,14 @@ class TranslateJob(FolderState):
         if self.memory is not None and self.memory.is_temporary:
             self.memory.delete_index()
         self.previous.delete()
-        manifest = job_folder.read_json(f"{self.output}/{job_folder.MANIFEST_PATH}")
+        path = f"{self.output}/{job_folder.MANIFEST_PATH}"
+        try:
+            manifest = job_folder.read_json(path)
+        except FileNotFoundError as error:
+            raise UnfinishedError(
+                f"the runner reports that the job has ended, but {path} does not exist. Run the "
+                "same command again to resume"
+            ) from error
         return _summarize(self, manifest, already_finished=False, start=start)
 
     def with_folder(self) -> TranslateJob:

@@ -16,9 +16,7 @@ import pyarrow as pa
 from tt.model.engines.batching import rows_in_progress
 from tt.model.errors import UserError
 from tt.model.json_files import describe_differences
-from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
-from tt.pipelines.jobs.progress import Progress, ProgressWatch
-from tt.pipelines.storage.files import (
+from tt.model.storage.files import (
     delete_folder,
     make_folder,
     move,
@@ -27,8 +25,10 @@ from tt.pipelines.storage.files import (
     write_text,
     write_whole,
 )
-from tt.pipelines.storage.listing import exists, list_folder
-from tt.pipelines.storage.paths import JOB_FOLDER
+from tt.model.storage.listing import exists, list_folder
+from tt.model.storage.paths import JOB_FOLDER
+from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
+from tt.pipelines.jobs.progress import Progress, ProgressWatch
 from tt.pipelines.translate.generations import (
     InputChanges,
     TranslatedFiles,

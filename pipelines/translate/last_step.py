@@ -7,9 +7,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from tt.model.errors import UnfinishedError
-from tt.pipelines.memory.memory import TranslationMemory
-from tt.pipelines.storage.files import delete, read_bytes
-from tt.pipelines.storage.listing import ListedFile, list_files
+from tt.model.storage.files import delete, read_bytes
+from tt.model.storage.listing import ListedFile, list_files
 from tt.pipelines.tables.lakehouse import OutputTable
 from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,
@@ -28,6 +27,7 @@ from tt.pipelines.translate.job_folder import (
 from tt.pipelines.translate.lakehouse import committed_files, publish_units
 from tt.pipelines.translate.manifest import SkippedFile, UnitTotals, make_manifest, read_statistics
 from tt.pipelines.translate.plan import plan_digest, planned_outputs
+from tt.pipelines.translate.unit_records import UnitOptions
 
 _LONGEST_WRITE = 24 * 3600  # the maximum time to write a temporary file, in seconds
 
@@ -90,14 +90,10 @@ def recorded_sizes(
 def write_manifest(
     totals: UnitTotals,
     *,
-    output: str,
-    max_failed: float,
-    run_id: str,
-    digest: str,
+    options: UnitOptions,
     is_exclusive: bool,
     unread_files: Mapping[str, int],
     table: OutputTable | None = None,
-    memory: TranslationMemory | None = None,
 ) -> None:
     """Write the manifest, which is the last step of the job.
 
@@ -105,23 +101,20 @@ def write_manifest(
 
     Args:
       totals: The totals of all units.
-      output: The output folder.
-      max_failed: The share of rows that may fail or be skipped.
-      run_id: The name of this run.
-      digest: The digest of this run's plan.
+      options: The options of the job's units. Its memory gets the entries of the job.
       is_exclusive: Whether no other run can use the folder.
       unread_files: The number of files in input folders that are no tables, by ending.
       table: The table to which the output files are added first; None for a folder.
-      memory: The translation memory, in which this step merges the entries of the job; or None.
 
     Raises:
       UserError: Another run has overwritten the folder, or an output file has changed.
     """
+    output, run_id, digest = options.output, options.run_id, options.plan_digest
     plan = read_json(f"{output}/{PLAN_PATH}")
     if plan_digest(plan) != digest:
         raise overwritten_error(output)
-    if memory is not None and not memory.is_temporary:
-        memory.merge()
+    if options.memory is not None and not options.memory.is_temporary:
+        options.memory.merge()
     folder = f"{output}/"
     listed = list_files(output)
     every = UnitTotals()  # Beam does not allow changes of `totals`
@@ -139,7 +132,7 @@ def write_manifest(
         plan={**plan, "bad_files": {file.relative_path: file.reason for file in skipped}},
         totals=every,
         bad_rows={file.relative_path: file.rows for file in skipped},
-        max_failed=max_failed,
+        max_failed=options.job.max_failed,
     )
     manifest["unread_files"] = dict(unread_files)
     manifest["output_bytes"] = recorded_sizes(

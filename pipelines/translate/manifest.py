@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from tt.model.engines.translator import Work
 from tt.model.errors import counted
 from tt.model.inspection.blocks import Facts, Table
+from tt.model.storage.files import read_bytes
+from tt.model.storage.listing import exists
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.runners.formatting import describe_sentences, format_price, format_seconds
-from tt.pipelines.storage.files import read_bytes
-from tt.pipelines.storage.listing import exists
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.translating import FAILED, STATUSES
 from tt.pipelines.translate.generations import generations

@@ -89,7 +89,7 @@ class TranslateOptions:
     Attributes:
       input: Translate these files, folders or globs of Parquet, CSV, TSV, JSONL, Arrow or text.
 
-        They can be on any file system that Beam supports. The ending of a file determines its
+        They can be on an object store. The ending of a file determines its
         format, and files with unknown endings are read as Parquet. CSV, TSV, JSONL and text files
         may be compressed (.gz, .bz2 or .zst). A text file ends in .txt, and each of its lines is a
         row with the column "text". A folder stands for all files with known endings except .txt in
@@ -147,7 +147,7 @@ class TranslateOptions:
         In JSONL and CSV output, whole units with failed rows are translated again.
       memory: Reuse and store translations in this folder, the translation memory.
 
-        It can be on any file system that Beam supports, and several jobs can use it at once. The
+        It can be on an object store, and several jobs can use it at once. The
         memory returns translations of the same model with the same options. Human translations
         that `tt memory add` has added replace the translations of the model.
       deduplicate: Translate equal sentences once per unit or job; auto estimates what is faster.

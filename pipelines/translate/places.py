@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tt.model.errors import UserError
-from tt.pipelines.storage import listing, paths
-from tt.pipelines.storage.paths import JOB_FOLDER
+from tt.model.storage import listing, paths
+from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.finding import FoundFile
 from tt.pipelines.tables.lakehouse import parse_address
 from tt.pipelines.translate.job_folder import PLAN_PATH
@@ -36,7 +36,6 @@ def check_names(found: Sequence[FoundFile], *, output: str, suffix: str) -> None
         _check_name(file, output=output, suffix=suffix)
         if paths.contains(folder, file.path):
             raise UserError(f"the input file {file.path} is in the output folder. {_CHOOSE_OUTPUT}")
-        paths.check_no_glob(f"{output}/{file.relative_path}")
         other = paths_by_stem.setdefault(output_stem(file.relative_path), file.path)
         if other is not file.path:
             is_one_folder = other.rpartition("/")[0] == file.path.rpartition("/")[0]

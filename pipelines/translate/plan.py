@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 
 from tt.model.formats.model_card import versions_of
+from tt.model.storage.paths import JOB_FOLDER
 from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
 from tt.pipelines.inference.model_loading import FoundModel
 from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
-from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.file_formats import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
 from tt.pipelines.tables.lakehouse import parse_address, table_names
 from tt.pipelines.tables.partitions import PartitionValue

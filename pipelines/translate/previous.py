@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 
 from tt.model.errors import UserError, first_line
 from tt.model.folders import atomic_folder, default_cache, delete_stale, wait_for_lock
-from tt.pipelines.storage.files import open_binary
-from tt.pipelines.storage.listing import list_folder
-from tt.pipelines.storage.paths import is_local
+from tt.model.storage.files import open_binary
+from tt.model.storage.listing import list_folder
+from tt.model.storage.paths import is_local
 from tt.pipelines.tables.columns import (
     cells_as_binary,
     column_of,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tt.model.errors import BadFileError
+from tt.model.storage.paths import is_local
 from tt.model.text.normalization import MAX_TEXT_BYTES
-from tt.pipelines.storage.paths import is_local
 from tt.pipelines.tables.columns import read_text_column
 from tt.pipelines.tables.forward import ForwardReader
 from tt.pipelines.tables.lakehouse import fit_rows

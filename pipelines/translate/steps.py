@@ -80,11 +80,7 @@ def add_steps(
         | "Write manifest"
         >> beam.Map(
             write_manifest,
-            memory=options.memory,
-            output=options.output,
-            max_failed=options.job.max_failed,
-            run_id=options.run_id,
-            digest=options.plan_digest,
+            options=options,
             is_exclusive=is_exclusive,
             table=output_table,
             unread_files=unread_files,

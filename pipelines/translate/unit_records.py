@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 
 from tt.model.errors import BadFileError, counted
+from tt.model.storage.files import make_folder
+from tt.model.storage.listing import exists, list_files
+from tt.model.storage.stores import StorageOptions
 from tt.pipelines.memory.memory import TranslationMemory
-from tt.pipelines.storage.files import make_folder
-from tt.pipelines.storage.listing import exists, list_files
 from tt.pipelines.tables.writing import file_state
 from tt.pipelines.translate.job_folder import statistics_path, write_json
 from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
@@ -38,6 +39,7 @@ class UnitOptions:
       committed: The plan digests of the generations whose output is part of the table. Other
         programs may have rewritten these output files.
       previous: The earlier output whose translations the job keeps; None without `key`.
+      storage: The addresses of object stores.
     """
 
     output: str
@@ -51,6 +53,9 @@ class UnitOptions:
     is_deduplicated: bool = False
     committed: frozenset[str] = frozenset()
     previous: PreviousRows | None = None
+    storage: StorageOptions = dataclasses.field(
+        default_factory=StorageOptions.of_this_process, compare=False
+    )
 
 
 def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | None:

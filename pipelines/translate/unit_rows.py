@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tt.model.errors import BadFileError
-from tt.pipelines.storage.files import make_folder, open_binary, write_whole
-from tt.pipelines.storage.paths import JOB_FOLDER
+from tt.model.storage.files import make_folder, open_binary, write_whole
+from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
 from tt.pipelines.tables.file_formats import PARQUET

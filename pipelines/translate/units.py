@@ -17,9 +17,9 @@ import pyarrow as pa
 from tt.model.engines.batching import begin_rows
 from tt.model.engines.translator import Translator, Work
 from tt.model.errors import BadFileError, UserError
+from tt.model.storage.files import make_folder, write_whole
+from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.jobs.progress import add_counts
-from tt.pipelines.storage.files import make_folder, write_whole
-from tt.pipelines.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import make_valid
 from tt.pipelines.tables.file_formats import PARQUET

@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 
 from tt.model.errors import DiskFullError, require
+from tt.model.storage.listing import exists
 from tt.pipelines.inference.model_loading import choose_engine, find_model
-from tt.pipelines.runners.beam_options import set_file_system_options
 from tt.pipelines.runners.failures import explain, find_user_error
-from tt.pipelines.storage.listing import exists
 from tt.pipelines.streams.metrics import Metrics, StreamMetrics, describe, publishing
 from tt.pipelines.tables.finding import FoundFile, with_identity
 from tt.pipelines.tables.lakehouse import TableFile
@@ -60,7 +59,6 @@ class Watch:
           UserError: The model is missing, or its engine does not support it.
         """
         request = self.request
-        set_file_system_options(request.beam)
         model = find_model(request.model, engine=request.engine, report=report)
         choose_engine(model.folder, request.engine)
 

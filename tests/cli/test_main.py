@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import TEXTS, last_error, run, write_corpus
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from models import write_model
 
 from tt.model.dataset.manifest import DatasetManifest
@@ -164,11 +164,11 @@ def test_dry_run_prints_the_plan_and_writes_nothing(folder, capsys):
 
 def test_output_can_be_on_another_file_system(folder, capsys):
     write_corpus(folder)
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     # The memory file system exists only in this process, so the workers must be threads.
     beam = ["--", "--direct_num_workers=2", "--direct_running_mode=multi_threading"]
     assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", *beam) == 0
-    assert "mem://bucket/dataset/dataset.json" in MemoryFileSystem.paths()
+    assert "mem://bucket/dataset/dataset.json" in MemoryStore.paths()
     printed = capsys.readouterr().err
     assert "first pair of a.en + a.xx: source " in printed
     assert printed.endswith("\nDataset: mem://bucket/dataset\n")

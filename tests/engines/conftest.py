@@ -32,13 +32,13 @@ def object_store(_google_storage, monkeypatch):
     store, key = _google_storage
     from apache_beam.internal.gcp import auth
 
-    from tt.pipelines.storage import object_stores
+    from tt.model.storage import stores
 
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", store.url)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setattr(auth._Credentials, "_credentials_init", False)
-    object_stores._check_bucket.cache_clear()
+    stores._check_bucket.cache_clear()
     store.wipe()
     return store
 
@@ -121,14 +121,11 @@ def _s3_store():
 
 @pytest.fixture
 def s3_bucket(_s3_store, monkeypatch):
-    """A stand-in for S3 with an empty bucket, and Beam's flags for jobs that use it."""
-    from tt.pipelines.runners.beam_options import set_file_system_options
-    from tt.pipelines.storage import object_stores
+    """A stand-in for S3 with an empty bucket, for this process and its child processes."""
+    from tt.model.storage import stores
 
-    object_stores._check_bucket.cache_clear()
+    stores._check_bucket.cache_clear()
     for name, value in _s3_store.environment.items():
         monkeypatch.setenv(name, value)
-    set_file_system_options(_s3_store.arguments)
     _s3_store.wipe()
-    yield _s3_store
-    set_file_system_options(())
+    return _s3_store

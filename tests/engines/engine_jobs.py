@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from models import model_texts
 from toy import toy_sentences
 
-from tt.pipelines.storage.paths import file_systems
+from tt.model.storage.files import write_whole
 
 
 def run_tt(arguments):
@@ -25,7 +25,7 @@ def run_tt(arguments):
 
 
 def upload(path, content):
-    with file_systems().create(path, compression_type="uncompressed") as file:
+    with write_whole(path, temporary_folder="") as file:
         file.write(content)
 
 

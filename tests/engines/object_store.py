@@ -3,7 +3,8 @@
 The objects are in gcp-storage-emulator's memory, and this module serves them. Like the real store,
 it serves many clients at the same time, and drops an upload whose client was killed. The emulator's
 own server would store a shorter object. Unlike the real store, a listing always has one page, and
-preconditions are ignored.
+preconditions are ignored
+in the JSON interface of Google's own client. `xml_api` has the interface that `tt` uses.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 
+import xml_api
 from gcp_storage_emulator.handlers.buckets import create_bucket
 from gcp_storage_emulator.server import Router
 from gcp_storage_emulator.storage import Storage
@@ -42,6 +44,9 @@ _KINDS = (
     ("delete", "DELETE", r".*/o/.+"),
     ("bucket", "GET|POST", r".*/b(/[^/]+)?"),
 )
+_XML_KINDS = {
+    "GET": "media", "HEAD": "object", "PUT": "upload", "POST": "upload", "DELETE": "delete",
+}  # fmt: skip
 _GATHER_SECONDS = 10.0  # to wait for further requests
 # The emulator's own links to content do not escape the slashes in a name.
 _OBJECT = re.compile(r".*/b/(?P<bucket>[^/]+)/o/(?P<name>.+?)(/(rewriteTo|copyTo)/.*)?")
@@ -78,6 +83,7 @@ class ObjectStore:
         # Protects the counts, and the emulator's storage, which has no lock. Requests notify it.
         self._lock = threading.Condition(threading.Lock())
         self.storage = _MemoryStorage(use_memory_fs=True)
+        self._xml = xml_api.XmlApi(self.storage)
         self._server = _Server(("127.0.0.1", 0), functools.partial(_Handler, self))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._in_progress = 0
@@ -155,13 +161,20 @@ class ObjectStore:
     def answer(self, handler: _Handler, body: bytes) -> bytes:
         """Return the complete answer to a request, with head and body, and count the request."""
         url = urllib.parse.urlsplit(handler.path)
-        kind = _find_kind(handler.command, url.path)
+        named = xml_api.parse(handler.path)
+        kind = _XML_KINDS[handler.command] if named else _find_kind(handler.command, url.path)
+        if named and handler.command == "GET" and not named[1]:
+            kind = "list"
         time.sleep(self.delay)
         with self._lock:
             if kind == "media":
                 self._lock.wait_for(lambda: self.most_at_once >= self.min_at_once, _GATHER_SECONDS)
-            path = self._find_object(url, body)
-            answer = handler.route(body)
+            if named:
+                path = "gs://" + "/".join(named) if named[1] else ""
+                answer = self._xml.answer(handler.command, handler.path, handler.headers, body)
+            else:
+                path = self._find_object(url, body)
+                answer = handler.route(body)
             served = len(answer.partition(b"\r\n\r\n")[2])
             self.requests.append(Request(kind, path, len(body), served))
         return answer
@@ -248,7 +261,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except OSError:  # the client was killed
             self.close_connection = True
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 
     def route(self, body: bytes) -> bytes:
         """Let the emulator answer."""

@@ -20,8 +20,7 @@ class S3Store:
 
     Attributes:
       bucket: The path of its bucket, "s3://bucket".
-      arguments: Beam's flags for jobs that use the store.
-      environment: Variables with which Amazon's client looks for no other account.
+      environment: Variables of a user with an account at this store.
       requests: Number of requests since the last call of `wipe`.
       on_request: Called with the number of each request when it arrives.
       denied: HTTP methods that are denied, such as "PUT".
@@ -40,12 +39,8 @@ class S3Store:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self.environment = {
             "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": self.url,
         }  # fmt: skip
-        self.arguments = (
-            f"--s3_endpoint_url={self.url}", "--s3_access_key_id=id",
-            "--s3_secret_access_key=secret", "--s3_region_name=us-east-1", "--s3_disable_ssl",
-        )  # fmt: skip
         self._client = boto3.client(
             "s3", endpoint_url=self.url, aws_access_key_id="id", aws_secret_access_key="secret",
             region_name="us-east-1",

@@ -15,12 +15,12 @@ from translation_jobs import translate, write
 from tt.model.errors import DiskFullError
 from tt.model.folders import atomic_folder, make_folder, publish
 from tt.model.remote_files import copy_file, write_text
+from tt.model.storage import files
 from tt.model.training.exporting import AverageRequest, ExportRequest
 from tt.pipelines.preprocess.filters import Filters
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.request import PreprocessRequest
 from tt.pipelines.reports.folders import write_whole_file
-from tt.pipelines.storage import files
 
 
 def fill(folder):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import last_error, run
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from toy import write_dataset
 from trainers import eagerly
 
@@ -194,9 +194,9 @@ def test_run_with_a_moved_dataset_uses_the_default_folder(folder, small_dataset,
 
 
 def test_remote_dataset_is_copied_to_the_cache(folder, small_dataset):
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     for path in small_dataset.iterdir():
-        MemoryFileSystem.put(f"mem://bucket/data/{path.name}", path.read_bytes())
+        MemoryStore.put(f"mem://bucket/data/{path.name}", path.read_bytes())
     remote = ("--dataset", "mem://bucket/data", "--cache", "cache")
     assert run(*SMALL, *remote, "--steps", "1") == 0
     assert (folder / "run/model/config.json").is_file()

@@ -219,8 +219,8 @@ def test_a_launched_template_starts_no_job(preprocess, object_store, dataflow_se
          "cannot reach. Choose a gs:// path"),
         (("--model", "run"), "--model run is a path on this machine, which Dataflow's workers "
          "cannot reach. Choose a gs:// path"),
-        (("--staging", "gs://absent/s"), "there is no bucket gs://absent. Create it, or choose "
-         "another --staging"),
+        (("--staging", "gs://absent/s"), "the bucket gs://absent does not exist. Create it, or "
+         "choose another bucket"),
     ],
 )  # fmt: skip
 def test_refusals_write_nothing(translate, object_store, dataflow_service, capsys, changed, said):

@@ -20,7 +20,6 @@ def store(request):
         return request.getfixturevalue("s3_bucket")
     store = request.getfixturevalue("object_store")
     store.environment = {name: os.environ[name] for name in GOOGLE}
-    store.arguments = ()
     return store
 
 
@@ -47,7 +46,7 @@ def run_job(store, arguments, output, *, cache, kill_at=None, is_lost=False):
         return not (requests == kill_at and is_lost)
 
     store.on_request = count_or_kill
-    given = (*arguments, "--output", output, "--", *store.arguments)
+    given = (*arguments, "--output", output)
     child = Child(run_tt, given, environment=store.environment | {"XDG_CACHE_HOME": str(cache)})
     ended = child.wait()
     store.on_request = lambda number: True

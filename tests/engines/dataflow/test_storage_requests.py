@@ -7,31 +7,31 @@ import re
 
 import pytest
 
-from tt.pipelines.storage import files
-from tt.pipelines.storage.paths import file_systems
+from tt.model.storage import files
 
 
 def test_a_folder_is_deleted_in_few_requests(object_store):
     folder = f"{object_store.bucket}/data/_work"
     for number in range(48):
-        with file_systems().create(f"{folder}/{number % 3}/{number}") as file:
-            file.write(b"x")
-    assert object_store.counts() == {"upload": 2 * 48}, "one to begin an upload, and one to end it"
+        files.write_text(f"{folder}/{number % 3}/{number}", "x")
+    assert object_store.counts() == {"upload": 48}
     assert len(object_store.objects(folder)) == 48
     object_store.forget()
     output, _, name = folder.rstrip("/").rpartition("/")
     files.delete_folder(output, name, own=re.compile(".*"))
     assert not object_store.objects(folder)
-    assert object_store.counts() == {"list": 3, "batch": 1}
+    assert object_store.counts() == {"list": 1, "delete": 48}
 
 
-def test_writing_a_file_makes_only_the_two_requests_of_an_upload(object_store):
-    path, work = f"{object_store.bucket}/data/a.bin", f"{object_store.bucket}/_work"
-    with files.write_whole(path, temporary_folder=work) as file:
-        file.write(b"whole")
+@pytest.mark.parametrize(("size", "requests"), [(5, 1), (64_000_000, 1), (200 << 20, 6)])
+def test_a_file_is_written_in_one_request_or_in_large_parts(object_store, size, requests):
+    path = f"{object_store.bucket}/data/a.bin"
+    with files.write_whole(path, temporary_folder="") as file:
+        for begin in range(0, size, 8 << 20):
+            file.write(b"x" * min(8 << 20, size - begin))
         assert not object_store.objects()
-    assert object_store.objects() == {path: b"whole"}
-    assert object_store.counts() == {"upload": 2}
+    assert {path: len(data) for path, data in object_store.objects().items()} == {path: size}
+    assert object_store.counts() == {"upload": requests}
 
 
 def begin_and_die(path, work, *, size):

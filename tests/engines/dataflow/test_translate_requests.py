@@ -13,7 +13,7 @@ import pytest
 from engine_jobs import upload
 from translation_jobs import numbered, request
 
-from tt.pipelines.storage.files import delete
+from tt.model.storage.files import delete
 from tt.pipelines.translate.inputs import inspect_input
 from tt.pipelines.translate.options import TranslateOptions
 

@@ -8,7 +8,7 @@ import pickle
 import shutil
 
 import pytest
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from models import model_texts
 
 from tt.model.engines.translator import Engine
@@ -94,12 +94,12 @@ def test_worker_copies_a_remote_model_and_needs_no_shared_disk(random_model, tmp
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     local = random_model
     expected = ModelLoader(str(local), Decoding(), engine)().translate_ids
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     for path in local.iterdir():
-        MemoryFileSystem.put(f"mem://bucket/run/model/{path.name}", path.read_bytes())
+        MemoryStore.put(f"mem://bucket/run/model/{path.name}", path.read_bytes())
     loader = pickle.loads(pickle.dumps(ModelLoader("mem://bucket/run", Decoding(), engine)))
     translator = loader()
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     ids = translator.encode(TEXTS)
     assert translator.translate_ids(ids)[0] == expected(ids)[0]
     with pytest.raises(UserError, match=r"^mem://bucket/run contains no exported model "):

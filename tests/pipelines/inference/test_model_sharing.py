@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from apache_beam.internal import pickler
 from fakes import Reverser
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 
 from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
 from tt.model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
@@ -65,13 +65,13 @@ def remote(tmp_path, monkeypatch):
     """A model on another file system, not yet copied; lists the messages about copies."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(model_loading, "load_translator", lambda *_, **__: load())
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     for name in (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL):
-        MemoryFileSystem.put(f"mem://bucket/model/{name}", name.encode())
+        MemoryStore.put(f"mem://bucket/model/{name}", name.encode())
     staged = []
     monkeypatch.setattr(model_loading._LOGGER, "info", staged.append)
     yield staged
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
 
 
 def test_remote_model_is_copied_and_loaded_once_per_worker(remote, tmp_path):
@@ -85,7 +85,7 @@ def test_remote_model_is_copied_and_loaded_once_per_worker(remote, tmp_path):
     for file in tmp_path.glob("cache/**/*"):
         os.utime(file)  # as if another process on this machine had copied the model again
     assert copy_of(loader).acquire() is loads[0]
-    MemoryFileSystem.put(f"mem://bucket/model/{WEIGHTS_FILE}", b"trained for longer")
+    MemoryStore.put(f"mem://bucket/model/{WEIGHTS_FILE}", b"trained for longer")
     assert copy_of(loader).acquire() is not found[0]
     assert (len(remote), len(loads)) == (2, 2)
 

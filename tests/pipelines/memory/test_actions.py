@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from block_reading import facts_of, table_of
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from translation_jobs import write
 
 from tt.model.engines.translator import Hypothesis, Translation
@@ -95,7 +95,7 @@ def test_compressed_table_with_other_columns(tmp_path):
 
 @pytest.mark.parametrize("remote", ["memory", "mem://bucket/memory"])
 def test_tmx_round_trip(tmp_path, remote):
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     add(write_pairs(tmp_path / "a.parquet", PAIRS), memory=remote)
     assert export("a.tmx", memory=remote) == (Changed(2, 0), [])
     assert add("a.tmx", memory="other") == Changed(2, 0)

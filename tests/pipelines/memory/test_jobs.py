@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from fakes import Reverser, fail_at, reverse
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from permissions import enforced_modes
 from translation_jobs import (
     files_below,
@@ -103,9 +103,9 @@ def test_translations_of_other_models_and_options_are_ignored(tmp_path, source, 
 
 
 def test_memory_on_another_file_system(tmp_path, source):
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     translate(source, tmp_path / "first", memory="mem://bucket/memory", unit_rows=6)
-    [path] = MemoryFileSystem.paths()
+    [path] = MemoryStore.paths()
     assert path.startswith("mem://bucket/memory/entries/")
     found = translate(source, tmp_path / "second", memory="mem://bucket/memory/")
     assert counts(found) == (20, 0, 20)

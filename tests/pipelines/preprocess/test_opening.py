@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow_datasets
 from corpora import open_named
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from unit_reading import read
 
 from tt.model.errors import UserError
@@ -26,9 +26,9 @@ from tt.pipelines.preprocess.sources import MALFORMED, Jsonl, TableColumns, Text
 
 @pytest.fixture
 def memory():
-    MemoryFileSystem.clear()
-    yield MemoryFileSystem
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
+    yield MemoryStore
+    MemoryStore.clear()
 
 
 def open_one(corpus, **options):

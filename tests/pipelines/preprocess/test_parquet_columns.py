@@ -9,7 +9,7 @@ from corpora import open_named
 from encryption import write_encrypted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from unit_reading import read
 
 from tt.model.errors import UserError
@@ -235,7 +235,7 @@ def test_encrypted_columns_are_errors(tmp_path, column, is_local):
     name = str(path)
     if not is_local:
         name = "mem://b/corpus.parquet"
-        MemoryFileSystem.put(name, path.read_bytes())
+        MemoryStore.put(name, path.read_bytes())
     with pytest.raises(UserError, match="has encrypted columns, which tt cannot read"):
         open_corpora([name])
-    MemoryFileSystem.clear()
+    MemoryStore.clear()

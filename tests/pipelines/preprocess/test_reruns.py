@@ -25,10 +25,11 @@ from corpora import (
     texts,
     write_pairs,
 )
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from tt.model.errors import UserError
+from tt.model.storage import files
 from tt.pipelines.preprocess import encode_steps, manifest, merge_steps, units
 from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.job import PreprocessJob
@@ -36,7 +37,6 @@ from tt.pipelines.preprocess.parquet_columns import ParquetColumns
 from tt.pipelines.preprocess.plan import plan_preprocess
 from tt.pipelines.preprocess.sources import TextPair, Tsv
 from tt.pipelines.runners.job_file import JobFile, RunnerJob
-from tt.pipelines.storage import files
 
 # Equal bytes.
 
@@ -329,16 +329,16 @@ def test_changed_options_and_changed_corpora_are_in_one_message(tmp_path):
 
 def test_dataset_on_another_file_system(corpus, dataset):
     """Corpus and dataset are on a remote file system."""
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     for path in corpus.paths():
         text = Path(path).read_bytes()
-        MemoryFileSystem.put(f"mem://in/a{Path(path).suffix}.gz", gzip.compress(text))
+        MemoryStore.put(f"mem://in/a{Path(path).suffix}.gz", gzip.compress(text))
     sources = open_named(corpora=["mem://in/a.en.gz+mem://in/a.de.gz"])
     remote = options("mem://out/data")
     manifest = preprocess(sources=sources, options=remote, beam_arguments=TWO_THREADS)
     found = {
         path.removeprefix("mem://out/data/"): files.read_bytes(path)
-        for path in MemoryFileSystem.paths()
+        for path in MemoryStore.paths()
         if path.startswith("mem://out/")
     }
     expected = {path.name: path.read_bytes() for path in dataset.iterdir()}
@@ -349,4 +349,4 @@ def test_dataset_on_another_file_system(corpus, dataset):
         preprocess(sources=sources, options=options("mem://out/data", seed=9))
     with pytest.raises(UserError, match="the texts allow at most"):
         preprocess(sources=sources, options=options("mem://out/more", vocabulary_size=8000))
-    assert not [path for path in MemoryFileSystem.paths() if path.startswith("mem://out/more")]
+    assert not [path for path in MemoryStore.paths() if path.startswith("mem://out/more")]

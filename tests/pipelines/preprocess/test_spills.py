@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tt.model.dataset.manifest import TRAIN
+from tt.model.storage import files
 from tt.pipelines.preprocess import spills
 from tt.pipelines.preprocess.spills import (
     HEADER,
@@ -21,7 +22,6 @@ from tt.pipelines.preprocess.spills import (
     write_spill,
 )
 from tt.pipelines.preprocess.work_folder import WorkFolder
-from tt.pipelines.storage import files
 
 
 def batch(*rows):

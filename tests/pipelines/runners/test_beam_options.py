@@ -8,7 +8,7 @@ from tt.model.errors import UserError
 from tt.pipelines.runners.beam_options import check_flags, describe_arguments, parse_arguments
 from tt.pipelines.runners.runner import make_pipeline
 
-SECRETS = ("--s3_secret_access_key=hush", "--s3_session_token", "hush")
+SECRETS = ("--dataflow_kms_key=hush", "--sdk_harness_token", "hush")
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,7 @@ def test_flags_that_beam_refuses_are_shown_without_secrets(take, wrong):
         take([*SECRETS, wrong])
     assert "hush" not in str(refused.value)
     assert str(refused.value).startswith(
-        "Beam does not accept the options '--s3_secret_access_key=*** --s3_session_token=*** "
-        f"{wrong}"
+        f"Beam does not accept the options '--dataflow_kms_key=*** --sdk_harness_token=*** {wrong}"
     )
 
 

@@ -10,14 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.io.localfilesystem import LocalFileSystem
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from toy import write_dataset, write_vocabulary
 
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from tt.model.errors import DiskFullError, UserError
 from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
+from tt.model.storage import files
 from tt.model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE, load_vocabularies
 from tt.pipelines.runners.staging import stage_dataset, stage_model
 
@@ -44,12 +43,12 @@ def remote(tmp_path):
             for name in (VOCABULARY_FILE, SHARED_MODEL, VALIDATION_SHARD)
         },
     }
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     for name, data in content.items():
-        MemoryFileSystem.put(f"{REMOTE}/{name}", data)
-    MemoryFileSystem.put(f"{REMOTE}/rejected-00000.parquet", b"not needed for training")
+        MemoryStore.put(f"{REMOTE}/{name}", data)
+    MemoryStore.put(f"{REMOTE}/rejected-00000.parquet", b"not needed for training")
     yield content
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
 
 
 @pytest.fixture
@@ -62,13 +61,16 @@ def opened(monkeypatch):
 
 def on_open(monkeypatch, action):
     """Call `action` with the name of each remote file before it is opened."""
-    open_file = MemoryFileSystem.open
 
-    def observed(self, path, *args, **kwargs):
-        action(path.rpartition("/")[2])
-        return open_file(self, path, *args, **kwargs)
+    def observe(read):
+        def observed(path):
+            action(path.rpartition("/")[2])
+            return read(path)
 
-    monkeypatch.setattr(MemoryFileSystem, "open", observed)
+        return observed
+
+    for name in ("open_binary", "read_bytes"):
+        monkeypatch.setattr(files, name, observe(getattr(files, name)))
 
 
 def stage(cache):
@@ -97,9 +99,10 @@ def test_a_staged_dataset_equals_the_remote_dataset(tmp_path, remote, opened):
 def test_separate_vocabularies_are_staged(tmp_path, remote):
     own = remote[VOCABULARY_FILE].replace(b'"shared": true', b'"shared": false')
     assert own != remote[VOCABULARY_FILE]
-    MemoryFileSystem.put(f"{REMOTE}/{VOCABULARY_FILE}", own)
-    FileSystems.rename([f"{REMOTE}/{SHARED_MODEL}"], [f"{REMOTE}/source.spm"])
-    FileSystems.copy([f"{REMOTE}/source.spm"], [f"{REMOTE}/target.spm"])
+    MemoryStore.put(f"{REMOTE}/{VOCABULARY_FILE}", own)
+    for name in ("source.spm", "target.spm"):
+        MemoryStore.put(f"{REMOTE}/{name}", remote[SHARED_MODEL])
+    MemoryStore.delete(f"{REMOTE}/{SHARED_MODEL}")
     folder, _ = stage(tmp_path)
     model = remote.pop(SHARED_MODEL)
     expected = {VOCABULARY_FILE: own, "source.spm": model, "target.spm": model}
@@ -153,12 +156,8 @@ class FullDisk(io.FileIO):
 
 
 def test_a_full_disk_leaves_no_partial_file(tmp_path, remote, monkeypatch):
-    def create(self, path, *args):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return FullDisk(path, "wb")
-
     with monkeypatch.context() as patch:
-        patch.setattr(LocalFileSystem, "create", create)
+        patch.setattr(Path, "open", lambda path, mode="r", **_: FullDisk(path, mode))
         with pytest.raises(DiskFullError) as raised:
             stage(tmp_path)
     message = str(raised.value)
@@ -180,7 +179,7 @@ def test_an_unwritable_cache_gives_a_one_line_error(tmp_path, remote):
 
 @pytest.mark.parametrize("name", [SHARED_MODEL, SHARDS[3]])
 def test_a_missing_file_of_a_dataset_gives_a_one_line_error(tmp_path, remote, name):
-    FileSystems.delete([f"{REMOTE}/{name}"])
+    MemoryStore.delete(f"{REMOTE}/{name}")
     with pytest.raises(UserError, match=rf"^{REMOTE}/{name} cannot be read: [^\n]*$"):
         stage(tmp_path)
     assert list(tmp_path.iterdir()) == [tmp_path / "local"]  # nothing was copied before the error
@@ -188,25 +187,21 @@ def test_a_missing_file_of_a_dataset_gives_a_one_line_error(tmp_path, remote, na
 
 @pytest.mark.parametrize("name", [MANIFEST_FILE, SHARDS[3]])
 def test_an_unreadable_file_gives_a_one_line_error(tmp_path, remote, monkeypatch, name):
-    class ForbiddenError(Exception):
-        """An error of a client library, which is not an OSError."""
-
     def forbid(opened):
         if opened == name:
-            raise ForbiddenError("403\nno access")
+            raise PermissionError(13, "no access")
 
     on_open(monkeypatch, forbid)
-    with pytest.raises(UserError, match=rf"^{REMOTE}/{name} cannot be read: 403 no access\. .*"):
+    with pytest.raises(UserError, match=rf"^{REMOTE}/{name} cannot be read: no access\. .*"):
         stage(tmp_path)
     assert MANIFEST_FILE not in contents(tmp_path / "ab12")
 
 
 def test_a_truncated_file_is_not_kept(tmp_path, remote, monkeypatch):
-    def cut(self, path, *_):
-        data = self._get(path)[0]
-        return io.BytesIO(data[:3000] if path.endswith(SHARDS[3]) else data)
+    def cut(path):
+        return io.BytesIO(MemoryStore.read(path)[: 3000 if path.endswith(SHARDS[3]) else None])
 
-    monkeypatch.setattr(MemoryFileSystem, "open", cut)
+    monkeypatch.setattr(files, "open_binary", cut)
     message = rf"^{REMOTE}/{SHARDS[3]} should have 3,003 bytes\. Received: 3,000, because"
     with pytest.raises(UserError, match=message):
         stage(tmp_path)
@@ -215,12 +210,8 @@ def test_a_truncated_file_is_not_kept(tmp_path, remote, monkeypatch):
     assert not {SHARDS[3], MANIFEST_FILE} & set(found)
 
 
-def test_an_unfinished_dataset_is_not_staged(tmp_path, remote, monkeypatch):
-    def not_found(name):
-        raise RuntimeError("404")  # few file systems raise FileNotFoundError
-
-    FileSystems.delete([f"{REMOTE}/{MANIFEST_FILE}"])
-    on_open(monkeypatch, not_found)
+def test_an_unfinished_dataset_is_not_staged(tmp_path, remote):
+    MemoryStore.delete(f"{REMOTE}/{MANIFEST_FILE}")
     with pytest.raises(UserError, match=rf"^{REMOTE} is not a finished dataset folder"):
         stage(tmp_path)
 
@@ -230,7 +221,7 @@ def test_names_that_point_outside_the_cache_are_refused(tmp_path, remote, old):
     for new in ("..", "../evil", "/evil", "a/b", ".hidden", ""):
         changed = remote[MANIFEST_FILE].replace(f'"{old}"'.encode(), f'"{new}"'.encode())
         assert changed != remote[MANIFEST_FILE]
-        MemoryFileSystem.put(f"{REMOTE}/{MANIFEST_FILE}", changed)
+        MemoryStore.put(f"{REMOTE}/{MANIFEST_FILE}", changed)
         message = rf"must name files inside its folder\. Received: '{new}'\. "
         with pytest.raises(UserError, match=message):
             stage(tmp_path / "cache")
@@ -269,13 +260,13 @@ def remote_model(tmp_path):
         WEIGHTS_FILE: os.urandom(5000),
         **{p.name: p.read_bytes() for p in (tmp_path / "vocabulary").iterdir()},
     }
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     for name, data in content.items():
-        MemoryFileSystem.put(f"{REMOTE_MODEL}/{name}", data)
-    MemoryFileSystem.put("mem://bucket/run/config.json", b"of the run")
-    MemoryFileSystem.put(f"{REMOTE_MODEL}/notes.txt", b"not needed")
+        MemoryStore.put(f"{REMOTE_MODEL}/{name}", data)
+    MemoryStore.put("mem://bucket/run/config.json", b"of the run")
+    MemoryStore.put(f"{REMOTE_MODEL}/notes.txt", b"not needed")
     yield content
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
 
 
 def stage_remote(cache, model=REMOTE_MODEL):
@@ -294,7 +285,7 @@ def test_a_run_folder_is_staged_as_its_model(tmp_path, remote_model, opened, giv
 
 def test_a_changed_model_is_staged_next_to_the_old_one(tmp_path, remote_model):
     old, _ = stage_remote(tmp_path / "cache")
-    MemoryFileSystem.put(f"{REMOTE_MODEL}/{WEIGHTS_FILE}", os.urandom(5000))  # the same size
+    MemoryStore.put(f"{REMOTE_MODEL}/{WEIGHTS_FILE}", os.urandom(5000))  # the same size
     new, reports = stage_remote(tmp_path / "cache")
     assert new != old
     assert len(reports) == 1
@@ -315,7 +306,7 @@ def test_several_processes_may_stage_a_model_at_once(tmp_path, remote_model, mon
 def test_a_model_that_changes_during_the_copy_is_not_kept(tmp_path, remote_model, monkeypatch):
     def export_again(name):
         if name == WEIGHTS_FILE:
-            MemoryFileSystem.put(f"{REMOTE_MODEL}/{CONFIG_FILE}", b"[]")
+            MemoryStore.put(f"{REMOTE_MODEL}/{CONFIG_FILE}", b"[]")
 
     on_open(monkeypatch, export_again)
     with pytest.raises(UserError, match=rf"^{REMOTE_MODEL} was changed while it was copied\. Run "):
@@ -327,7 +318,7 @@ def test_a_ctranslate2_model_is_staged_with_its_vocabulary(tmp_path, remote_mode
     names = {"model.bin": b"weights", "shared_vocabulary.json": b"[]", CONFIG_FILE: b"{}"}
     exported = {n: d for n, d in remote_model.items() if n != WEIGHTS_FILE} | names
     for name, data in exported.items():
-        MemoryFileSystem.put(f"mem://bucket/exported/{name}", data)
+        MemoryStore.put(f"mem://bucket/exported/{name}", data)
     folder, _ = stage_remote(tmp_path, "mem://bucket/exported")
     assert contents(folder) == exported
     assert stage_model(str(folder), cache=tmp_path / "no", report=pytest.fail) == folder
@@ -344,7 +335,7 @@ def test_a_local_model_is_not_copied(tmp_path, random_model):
 
 @pytest.mark.parametrize("deleted", [CONFIG_FILE, VOCABULARY_FILE])
 def test_an_incomplete_model_gives_a_one_line_error(tmp_path, remote_model, deleted):
-    FileSystems.delete([f"{REMOTE_MODEL}/{deleted}"])
+    MemoryStore.delete(f"{REMOTE_MODEL}/{deleted}")
     with pytest.raises(UserError, match=r"^mem://bucket/run contains no exported model ") as caught:
         stage_remote(tmp_path / "cache", "mem://bucket/run")
     assert "\n" not in str(caught.value)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from corpora import ENGLISH, GERMAN
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from translation_jobs import manifest, numbered, refused, request, write
 
 from tt.pipelines.preprocess.options import PreprocessOptions
@@ -32,12 +32,12 @@ def test_a_notice_counts_the_skipped_files_of_a_folder(tmp_path):
 
 
 def test_a_notice_counts_the_skipped_files_on_an_object_store():
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     for name in ("a", "_a", "x/_b", "_old/c", "_old/d", "_tt/e"):
-        MemoryFileSystem.put(f"mem://b/in/{name}.jsonl", b"")
+        MemoryStore.put(f"mem://b/in/{name}.jsonl", b"")
     lines = []
     found = find_tables(["mem://b/in"], warn=lines.append)
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     assert [file.relative_path for file in found] == ["a.jsonl"]
     assert lines == [
         "skipped 3 names starting with . or _ in mem://b/in (_a.jsonl, _old/, x/_b.jsonl). To "

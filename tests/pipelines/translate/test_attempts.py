@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from fakes import Reverser
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from translation_jobs import load_nothing, manifest, numbered, read_all, translate, turned, write
 
 from tt.model.errors import UnfinishedError
-from tt.pipelines.storage.files import read_bytes
+from tt.model.storage.files import read_bytes
 
 OUT = "mem://bucket/out"
 
@@ -54,8 +54,8 @@ def load_meeting(name):
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_two_runs_at_the_same_time_leave_one_complete_output(tmp_path, attempt):
-    """Object stores have no locks. The manifest must describe the files of the run that won."""
-    MemoryFileSystem.clear()
+    """The manifest must describe the files of the run that won."""
+    MemoryStore.clear()
     source = write(tmp_path / "in.parquet", numbered(40))
     options = {"unit_rows": 10, "compression": "none"}
 
@@ -68,13 +68,13 @@ def test_two_runs_at_the_same_time_leave_one_complete_output(tmp_path, attempt):
     assert [summary.rows for summary in found] == [40, 40]
     again = translate(source, OUT, load=load_nothing, **options)
     assert again.already_finished
-    paths = [path for path in MemoryFileSystem.paths() if path.endswith(".parquet")]
+    paths = [path for path in MemoryStore.paths() if path.endswith(".parquet")]
     sizes = {path.removeprefix(f"{OUT}/"): len(read_bytes(path)) for path in paths}
     assert again.manifest["output_bytes"] == sizes
     tables = [pq.read_table(io.BytesIO(read_bytes(path))) for path in paths]
     assert [text for table in tables for text in table["translation"].to_pylist()] == turned(40)
-    assert not [path for path in MemoryFileSystem.paths() if path.endswith(".tmp")]
-    MemoryFileSystem.clear()
+    assert not [path for path in MemoryStore.paths() if path.endswith(".tmp")]
+    MemoryStore.clear()
 
 
 def test_a_repeated_bundle_keeps_the_output_of_the_first_attempt(tmp_path):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from block_reading import facts_of, table_of
 from fakes import Reverser, fail_at
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from translation_jobs import (
     ADDED,
     NO_ROWS,
@@ -30,9 +30,9 @@ from translation_jobs import (
 )
 
 from tt.model.formats.model_card import TrainingData
+from tt.model.storage.files import open_binary
 from tt.model.text.spans import Protection
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.storage.files import open_binary
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.translate.manifest import summary_blocks
 
@@ -155,19 +155,19 @@ def test_two_processes_write_the_same_files_as_a_single_process(tmp_path, monkey
 
 
 def test_input_and_output_can_be_on_a_remote_file_system(tmp_path):
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     table = pa.table({"text": ["ab", None, "cd"], "n": [1, 2, 3]})
     for name in ("year=1/a", "year=2/b"):
         local = write(tmp_path / "in" / f"{name}.parquet", table)
-        MemoryFileSystem.put(f"mem://data/in/{name}.parquet", local.read_bytes())
-    MemoryFileSystem.put("mem://data/in/c.parquet", b"not Parquet")
+        MemoryStore.put(f"mem://data/in/{name}.parquet", local.read_bytes())
+    MemoryStore.put("mem://data/in/c.parquet", b"not Parquet")
     assert refused("mem://data/in", "mem://out/all").startswith("mem://data/in/c.parquet is not")
     for source, folder in (("mem://data/in/year=*/*.parquet", "glob"), ("mem://data/in", "all")):
         out = f"mem://out/{folder}"
         for already_finished in (False, True):
             summary = translate(source, out, unit_rows=2, on_bad_file="skip")
             assert (summary.rows, summary.already_finished) == (6, already_finished)
-        found = [path for path in MemoryFileSystem.paths() if path.startswith(f"{out}/")]
+        found = [path for path in MemoryStore.paths() if path.startswith(f"{out}/")]
         local = tmp_path / folder
         translate(tmp_path / "in", local, unit_rows=2)
         assert [path.removeprefix(f"{out}/") for path in found if path.endswith(".parquet")] == (
@@ -177,7 +177,7 @@ def test_input_and_output_can_be_on_a_remote_file_system(tmp_path):
         for name in outputs(local):
             with open_binary(f"{out}/{name}") as handle:
                 assert handle.read() == (local / name).read_bytes()
-    MemoryFileSystem.put("mem://out/all/notes.txt", b"mine")
+    MemoryStore.put("mem://out/all/notes.txt", b"mine")
     assert "contains other files (notes.txt)" in refused(
         "mem://data/in", "mem://out/all", overwrite=True, on_bad_file="skip"
     )
@@ -186,7 +186,7 @@ def test_input_and_output_can_be_on_a_remote_file_system(tmp_path):
         translate("mem://data/in/year=1/a.parquet", "mem://out/glob", **other).manifest["units"]
         == 1
     )
-    left = [path for path in MemoryFileSystem.paths() if path.startswith("mem://out/glob/")]
+    left = [path for path in MemoryStore.paths() if path.startswith("mem://out/glob/")]
     assert len([path for path in left if path.endswith(".parquet")]) == 1
 
 

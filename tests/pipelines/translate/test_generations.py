@@ -4,7 +4,7 @@ import os
 
 import pyarrow as pa
 import pytest
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from translation_jobs import (
     files_below,
     manifest,
@@ -177,9 +177,9 @@ def test_the_time_of_an_object_counts(tmp_path):
     def put(word):
         plain = {"compression": "none", "use_dictionary": False}
         write(tmp_path / "a", {"text": ["a", word, "z"]}, **plain)  # with the same statistics
-        MemoryFileSystem.put("mem://in/a.parquet", (tmp_path / "a").read_bytes())
+        MemoryStore.put("mem://in/a.parquet", (tmp_path / "a").read_bytes())
 
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     put("one")
     translate(name, tmp_path / "out")
     put("two")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import threading
 
+import obstore
 import pytest
 from fakes import Reverser
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from translation_jobs import load_nothing, request, translate
 
 OUT = "mem://b/out"
@@ -17,11 +18,11 @@ ASKED = {"text_columns": ("text",), "unit_rows": 4}
 @pytest.fixture
 def source():
     """A JSONL file, whose rows the job copies to separate files for its workers."""
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     lines = "".join(json.dumps({"text": f"row {number}"}) + "\n" for number in range(20))
-    MemoryFileSystem.put("mem://b/in.jsonl", lines.encode())
+    MemoryStore.put("mem://b/in.jsonl", lines.encode())
     yield "mem://b/in.jsonl"
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
 
 
 is_in_unit, may_go_on = threading.Event(), threading.Event()
@@ -37,19 +38,19 @@ class Slow(Reverser):
 
 
 def copied_rows():
-    return [path for path in MemoryFileSystem.paths() if "/_tt/rows/" in path]
+    return [path for path in MemoryStore.paths() if "/_tt/rows/" in path]
 
 
 def test_a_job_whose_manifest_cannot_be_written_is_finished_by_the_next_run(source, monkeypatch):
-    rename = MemoryFileSystem.rename
+    open_writer = obstore.open_writer
 
-    def fail(self, sources, targets):
-        if any(target.endswith("manifest.json") for target in targets):
+    def fail(store, path, **options):
+        if path.endswith("manifest.json"):
             raise OSError("the store is gone")
-        return rename(self, sources, targets)
+        return open_writer(store, path, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MemoryFileSystem, "rename", fail)
+        patch.setattr(obstore, "open_writer", fail)
         with pytest.raises(Exception, match="the store is gone"):
             translate(source, OUT, **ASKED)
     assert len(copied_rows()) == 5

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from fakes import Reverser
 from foreign_models import ENGLISH, argos, nllb, opus, pack_argos
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 
 from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
@@ -194,17 +194,17 @@ def test_invalid_options_are_refused_before_writing(models, table, model, option
 @pytest.mark.parametrize("name", ["opus", "package"])
 def test_a_remote_model_is_copied_to_the_cache(models, tmp_path, monkeypatch, name):
     local = models["argos" if name == "package" else "opus"].folder
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     if name == "package":
         remote = "mem://bucket/en_es.argosmodel"
         package = pack_argos(local, tmp_path / "en_es.argosmodel")
-        MemoryFileSystem.put(remote, package.read_bytes())
+        MemoryStore.put(remote, package.read_bytes())
     else:
         remote = f"mem://bucket/{local.name}"
         for path in local.rglob("*"):
             if path.is_file():
                 name_in = path.relative_to(local).as_posix()
-                MemoryFileSystem.put(f"{remote}/{name_in}", path.read_bytes())
+                MemoryStore.put(f"{remote}/{name_in}", path.read_bytes())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     staged = stage_model(remote, cache=tmp_path / "cache/tt", report=lambda line: None)
     assert stage_model(remote, cache=tmp_path / "cache/tt", report=pytest.fail) == staged

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes import crash_at, fail_at
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from translation_jobs import (
     TWO_WORKERS,
     manifest,
@@ -86,9 +86,9 @@ def test_failed_rows_of_a_run_are_retried(tmp_path, long_runs):
 
 @pytest.fixture
 def memory():
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     yield
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
 
 
 def every_kind(rows):
@@ -118,7 +118,7 @@ def test_a_large_remote_row_group_is_read_once_and_gives_the_same_bytes(
         place = content.index(b"\x06\x00\x00\x00text 9", second)
         content = content[: place + 4] + b"T" + content[place + 5 :]
         path.write_bytes(content)
-    MemoryFileSystem.put("mem://b/in.parquet", content)
+    MemoryStore.put("mem://b/in.parquet", content)
     decoded = []
     iter_batches = pq.ParquetFile.iter_batches
 
@@ -133,9 +133,9 @@ def test_a_large_remote_row_group_is_read_once_and_gives_the_same_bytes(
     assert len(expected) == (6 if damaged else 12)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
     killed = "mem://b/out/_tt/rows/killed/in-00000-of-00012.arrow"
-    MemoryFileSystem.put(killed, b"rows")  # a new file of a killed run
+    MemoryStore.put(killed, b"rows")  # a new file of a killed run
     translate("mem://b/in.parquet", "mem://b/out", **asked)
-    found = {name: MemoryFileSystem._files[name][0] for name in MemoryFileSystem.paths()}
+    found = {name: MemoryStore.read(name) for name in MemoryStore.paths()}
     assert {
         name.removeprefix("mem://b/out/"): data
         for name, data in found.items()

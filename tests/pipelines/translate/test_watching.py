@@ -14,12 +14,13 @@ import threading
 import time
 import urllib.request
 
+import obstore
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 from commands import Child
 from fakes import Reverser, fail_at
-from memory_filesystem import MemoryFileSystem
+from memory_store import MemoryStore
 from translation_jobs import outputs, read_all, request, translate, write
 
 from tt.cli.signals import draining_on_signals
@@ -265,10 +266,10 @@ def test_a_file_is_gone_if_two_listings_lack_it(tmp_path):
 
 
 def test_a_check_without_changes_only_lists_the_input(tmp_path, monkeypatch):
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     for name in "ab":
         write(tmp_path / name, {"text": [name]})
-        MemoryFileSystem.put(f"mem://in/{name}.parquet", (tmp_path / name).read_bytes())
+        MemoryStore.put(f"mem://in/{name}.parquet", (tmp_path / name).read_bytes())
     calls = collections.Counter()
 
     def count(owner, name):
@@ -280,17 +281,15 @@ def test_a_check_without_changes_only_lists_the_input(tmp_path, monkeypatch):
 
         monkeypatch.setattr(owner, name, counting)
 
-    for name in ("match", "open", "metadata", "exists"):
-        count(MemoryFileSystem, name)
+    for name in ("list", "list_with_delimiter", "head", "get", "get_range", "put"):
+        count(obstore, name)
     count(TranslateRequest, "plan")
     seen = []
     steps = [nothing, nothing, *4 * [lambda: seen.append(calls.copy())]]
     watch_steps("mem://in", tmp_path / "out", *steps)
     assert seen[-1]["plan"] == 1
     each = [now - before for before, now in itertools.pairwise(seen)]
-    assert [(found["open"], found["exists"]) for found in each] == [(0, 0)] * 3
-    assert len({found["match"] for found in each}) == 1
-    assert each[0]["match"] <= 2  # whether it is a folder, and its files
+    assert each == [{"list": 2}] * 3, "whether it is a folder, and its files"
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])

@@ -1,10 +1,11 @@
-"""List the files in folders and the files that match globs, on any file system."""
+"""List the files in folders, and the files that match globs, on any storage."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import errno
+import glob
 import os
 import re
 import stat
@@ -13,26 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tt.model.errors import UserError
-from tt.pipelines.storage import paths
-from tt.pipelines.storage.paths import check_searchable, file_systems, is_local, lookup_error
+from tt.model.storage.paths import check_searchable, is_local, split_path
+from tt.model.storage.stores import explain, open_store
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-
-
-def exists(path: str) -> bool:
-    """Return whether a file exists.
-
-    Raises:
-      UserError: The file system is unknown, not installed or does not answer, or the user may not
-        search a folder of the path.
-    """
-    try:
-        found = bool(file_systems().exists(path))
-    except (ValueError, OSError) as error:
-        raise lookup_error(path, error) from error
-    if not found:
-        check_searchable(path)
-    return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,11 +28,66 @@ class ListedFile:
       path: The path of the file.
       size: The size, in bytes.
       changed: The modification time, in seconds since 1970; 0 if it is unknown.
+      tag: The ETag of an object; "" for a local file.
     """
 
     path: str
     size: int
     changed: float
+    tag: str = ""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The values that identify a version of the file, for JSON."""
+        tag = {"tag": self.tag} if self.tag else {}
+        return {"path": self.path, "bytes": self.size, "changed": self.changed, **tag}
+
+
+def _object(path: str, found: Mapping[str, Any]) -> ListedFile:
+    """Return the list entry of an object.
+
+    Some stores return other fractions of a second, or no quotation marks around the tag, if they
+    are asked for a single object.
+    """
+    return ListedFile(
+        path=path,
+        size=found["size"],
+        changed=float(int(found["last_modified"].timestamp())),
+        tag=(found["e_tag"] or "").strip('"'),
+    )
+
+
+def find_file(path: str) -> ListedFile:
+    """Return the list entry of a file.
+
+    Raises:
+      FileNotFoundError: There is no such file.
+      UserError: The store does not answer, or denies access.
+    """
+    if is_local(path):
+        status = Path(path).stat()
+        return ListedFile(path=path, size=status.st_size, changed=status.st_mtime)
+    import obstore
+
+    store, key = open_store(path)
+    with explain(path):
+        return _object(path, obstore.head(store, key))
+
+
+def exists(path: str) -> bool:
+    """Return whether a file or a local folder exists.
+
+    Raises:
+      UserError: The store does not answer, or the user may not search a folder of the path.
+    """
+    try:
+        find_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        check_searchable(path)
+        return False
+    return True
 
 
 def list_files(folder: str) -> list[ListedFile]:
@@ -56,21 +96,33 @@ def list_files(folder: str) -> list[ListedFile]:
     Links to folders are not followed. Folders without read permission are skipped.
 
     Raises:
-      UserError: The file system is unknown, not installed, or does not answer.
+      UserError: The store does not answer, or denies access.
     """
     root = folder.rstrip("/") + "/"
-    if is_local(folder):  # Beam's globs cannot escape brackets in the folder's name
-        found = []
+    found = []
+    if is_local(folder):
         for path in Path(root).rglob("*"):
             status = _status(path)  # None if the file was just deleted, or is a dangling link
             if status and stat.S_ISREG(status.st_mode):
                 name = root + os.path.relpath(path, root)
                 found.append(ListedFile(path=name, size=status.st_size, changed=status.st_mtime))
     else:
-        before_glob = re.split(r"[*?[]", root, maxsplit=1)[0]
-        matches = _match(before_glob + "**", shown=folder)
-        found = [file for file in matches if file.path.startswith(root)]
+        # Some programs create empty objects with the names of folders.
+        objects = list(_list_objects(root))
+        folders = {folder, root, *(file.path.rpartition("/")[0] for file in objects)}
+        found = [file for file in objects if file.size or file.path not in folders]
     return sorted(found, key=lambda file: file.path)
+
+
+def _list_objects(folder: str, *, most: int = 1000) -> Iterator[ListedFile]:
+    """Yield the objects below a folder; each request returns at most `most` objects."""
+    import obstore
+
+    store, prefix = open_store(folder)
+    root = folder.rstrip("/").removesuffix(prefix) if prefix else folder.rstrip("/") + "/"
+    with contextlib.suppress(FileNotFoundError), explain(folder):  # no folder has such a name
+        for page in obstore.list(store, prefix or None, chunk_size=most):
+            yield from (_object(root + each["path"], each) for each in page)
 
 
 def list_folder(folder: str) -> list[str]:
@@ -97,8 +149,7 @@ def list_with_links(
         a slash.
 
     Raises:
-      UserError: A folder cannot be read, or the file system is unknown, not installed or does not
-        answer.
+      UserError: A folder cannot be read, or the store does not answer or denies access.
     """
     if not is_local(folder):
         return _without_skipped(folder, is_skipped=is_skipped, on_skipped=on_skipped)
@@ -138,7 +189,7 @@ def list_with_links(
 def _without_skipped(
     folder: str, *, is_skipped: Callable[[str], bool], on_skipped: Callable[[str], object]
 ) -> list[ListedFile]:
-    """Do the same as `list_with_links` on file systems that have no folders and links."""
+    """Do the same as `list_with_links` on an object store, which has no folders and links."""
     root = folder.rstrip("/") + "/"
     found: list[ListedFile] = []
     skipped: dict[str, None] = {}
@@ -185,13 +236,13 @@ def is_pipe_or_device(path: str) -> bool:
 
 
 def file_identity(path: str) -> dict[str, Any]:
-    """Return the path, the size and the modification time, which identify a version of a file."""
-    metadata = file_systems().get_filesystem(path).metadata(path)
-    return {
-        "path": path,
-        "bytes": metadata.size_in_bytes,
-        "changed": metadata.last_updated_in_seconds,
-    }
+    """Return the path, size, modification time and ETag, which identify a version of a file.
+
+    Raises:
+      FileNotFoundError: There is no such file.
+      UserError: The store does not answer, or denies access.
+    """
+    return find_file(path).identity
 
 
 def _has_changed(identity: Mapping[str, Any]) -> bool:
@@ -199,10 +250,8 @@ def _has_changed(identity: Mapping[str, Any]) -> bool:
     if is_local(path) and Path(path).exists() and not Path(path).is_file():
         return False
     try:
-        return file_identity(path) != identity
-    except OSError:
-        if file_systems().exists(path):
-            raise
+        return not file_identity(path).items() >= identity.items()
+    except FileNotFoundError:
         return True
 
 
@@ -231,57 +280,52 @@ def find_listed(pattern: str) -> list[ListedFile]:
     """Return the files that match a path or a glob, sorted by path.
 
     Raises:
-      UserError: The file system is unknown, not installed, or does not answer.
+      UserError: The store does not answer, or denies access.
     """
-    if file_systems().get_scheme(pattern) is None and os.path.isfile(pattern):  # noqa: PTH113
-        return [_listed(pattern)]  # the name of an existing file may contain brackets
-    return sorted(_match(pattern, shown=pattern), key=lambda file: file.path)
-
-
-def _match(pattern: str, *, shown: str, most: int | None = None) -> list[ListedFile]:
-    """List the files that match a pattern.
-
-    Args:
-      pattern: The path or glob.
-      shown: The path that error messages show.
-      most: The number of matches after which the search may stop; None for all matches.
-    """
-    try:
-        [result] = file_systems().match([pattern], limits=[most])
-    except (ValueError, OSError) as error:
-        raise lookup_error(shown, error) from error
-    return [
-        ListedFile(
-            path=metadata.path,
-            size=metadata.size_in_bytes,
-            changed=metadata.last_updated_in_seconds or 0,
-        )
-        for metadata in result.metadata_list
-    ]
+    if is_local(pattern):
+        # The name of an existing file may contain brackets.
+        if os.path.isfile(pattern):  # noqa: PTH113 -- paths stay strings
+            return [_listed(pattern)]
+        found = glob.glob(pattern, recursive=True, include_hidden=True)  # noqa: PTH207
+        return [_listed(path) for path in sorted(found) if not os.path.isdir(path)]  # noqa: PTH112
+    split_path(pattern)
+    folder = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+    matches = compile_glob(pattern)
+    return [file for file in list_files(folder) if matches.fullmatch(file.path)]
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Return a regular expression for the paths that `find_listed` finds for a glob."""
-    from apache_beam.io.filesystem import FileSystem
+    r"""Return a regular expression for the paths that `find_listed` finds for a glob.
 
-    return re.compile(FileSystem.translate_pattern(pattern))
+    >>> compile_glob("a/**/[!b]*.tsv").pattern
+    'a/(?:.*/)?[^b][^/]*\\.tsv'
+    """
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^]]+\])", pattern)
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile(
+        "".join(
+            known.get(part) or (part.replace("[!", "[^") if part[:1] == "[" else re.escape(part))
+            for part in parts
+        )
+    )
 
 
 def is_folder(path: str) -> bool:
     """Return whether a path is a folder; on an object store, whether it contains any object."""
     if is_local(path):
         return os.path.isdir(path)  # noqa: PTH112
-    root = path.rstrip("/") + "/"
-    if re.search(r"[*?[]", root):  # these characters in the name would act as a glob
-        return bool(list_files(path))
-    return bool(_match(root + "**", shown=path, most=1))
+    return next(_list_objects(path, most=1), None) is not None
 
 
 def list_names(folder: str) -> list[str]:
     """Return the sorted names in a folder; [] if the folder does not exist."""
-    if paths.is_local(folder):
+    if is_local(folder):
         here = Path(folder)
         return sorted(path.name for path in here.iterdir()) if here.is_dir() else []
-    root = folder.rstrip("/") + "/"
-    [result] = file_systems().match([root + "*"])
-    return sorted(metadata.path.removeprefix(root) for metadata in result.metadata_list)
+    import obstore
+
+    store, prefix = open_store(folder)
+    with explain(folder):
+        found = obstore.list_with_delimiter(store, prefix or None)
+    names = [each["path"] for each in found["objects"]] + list(found["common_prefixes"])
+    return sorted(name.rstrip("/").rpartition("/")[2] for name in names)
