@@ -16,7 +16,8 @@ from tt.model.folders import publish, sync_file, sync_folder
 # Second half of the advice on a full disk, after "free some space".
 OTHER_OUTPUT = ", or choose another `output`"
 # Lines in TensorFlow's messages that are headings or locations in source code.
-_CONTEXT = re.compile(r':\s*$|^\s*File "|\[\[|^\s*Detected at node')
+_CONTEXT = re.compile(r':\s*$|^\s*File "|\[\[|^\s*Detected at node|root error\(s\) found')
+_NOISE = re.compile(r"\{\{.*?\}\}|\[Op:\w+\]|^\s*\(\d+\) [A-Z_]+:", re.MULTILINE)
 _DISK_FULL = ("No space left", "File too large", "quota")
 
 
@@ -66,7 +67,7 @@ def plain_reason(error: Exception) -> str:
     message = error.message if isinstance(error, tf.errors.OpError) else None
     if isinstance(error, OSError):
         message = error.strerror
-    text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", "", str(message or error))
+    text = _NOISE.sub("", str(message or error))
     lines = [line for line in text.splitlines() if line.strip() and not _CONTEXT.search(line)]
     return first_line("\n".join(lines) if lines else (text if text.strip() else error))
 

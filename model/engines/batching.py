@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -16,27 +17,51 @@ from typing import TypeVar
 import numpy as np
 
 from tt.model.engines.translator import Work
+from tt.model.errors import UserError
 from tt.model.text.vocabulary import PAD_ID
+
+_LOGGER = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 MOST_PADDING = 0.1  # the greatest share of a batch's positions that may be padding
 _SMALL = 2048  # positions; cutting smaller batches because of padding would take longer
+_may_warn = threading.Semaphore(1)  # a process warns only once that its memory ran out
 
 
 class TokenBudget:
     """The maximum number of padded source positions per batch, shared by all threads.
 
     The budget is at least 1, and can only shrink.
+
+    Args:
+      batch_tokens: The maximum number of positions per batch, times the beam size.
+      beam_size: The beam size.
+      is_option: Whether the user can set `batch_tokens`.
     """
 
-    def __init__(self, tokens: int) -> None:
-        self.tokens = max(1, tokens)
+    def __init__(self, batch_tokens: int, *, beam_size: int = 1, is_option: bool = True) -> None:
+        self.tokens = max(1, batch_tokens // beam_size)
+        self.is_option = is_option
+        self._beam_size = beam_size
         self._lock = threading.Lock()
 
     def shrink(self, tokens: int) -> None:
         """Lower the budget to `tokens`, unless it is already lower."""
         with self._lock:
             self.tokens = max(1, min(self.tokens, tokens))
+
+    def warn(self, fitting: int) -> None:
+        """Log which `batch_tokens` fits into memory, unless this process has logged it before.
+
+        Args:
+          fitting: Positions of a batch that fits.
+        """
+        if self.is_option and _may_warn.acquire(blocking=False):
+            _LOGGER.warning(
+                "the memory ran out, so tt translates smaller batches. Next time, set "
+                "`batch_tokens=%d`, which fits",
+                fitting * self._beam_size,
+            )
 
 
 def translate_in_batches(
@@ -51,8 +76,8 @@ def translate_in_batches(
 
     A batch has as many rows as the budget allows for its longest row, and at least one. A large
     batch has fewer rows if more than `most_padding` of its positions would be padding. If memory
-    runs out for a batch, the budget of all threads shrinks to half the size of the batch, and the
-    rows are batched again.
+    runs out for a batch, the budget of all threads shrinks to half the size of the batch, the rows
+    are batched again, and the first batch that fits logs a warning.
 
     Args:
       rows: The ids of each source.
@@ -66,7 +91,8 @@ def translate_in_batches(
       The result of each row, and the work for all batches.
 
     Raises:
-      Exception: `translate_batch` failed for another reason than memory, or for a single row.
+      UserError: The memory is too small for a single row.
+      Exception: `translate_batch` failed for another reason, or the budget is not an option.
     """
     order = sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i))
     results: dict[int, Result] = {}
@@ -80,11 +106,18 @@ def translate_in_batches(
         try:
             found, took = translate_batch([rows[i] for i in batch])
         except Exception as error:
-            if len(batch) == 1 or not is_memory_error(error):
+            if not is_memory_error(error) or (len(batch) == 1 and not budget.is_option):
                 raise
+            if len(batch) == 1:
+                raise UserError(
+                    f"out of memory for a single source of {longest:,} tokens. Free memory on the "
+                    "device, or lower `beam_size`, `max_decoding_length` or `max_source_tokens`"
+                ) from error
             budget.shrink(len(batch) * longest // 2)
             work += Work(memory_backoffs=1)
             continue
+        if work.memory_backoffs:
+            budget.warn(len(batch) * longest)
         results.update(zip(batch, found, strict=True))
         add_done(len(batch))
         work += took

@@ -62,6 +62,9 @@ _LEAST_PENALTY = 1e-9
 # CTranslate2 gives scores below this value to unused hypotheses of a beam.
 _LEAST_SCORE = -1e9
 
+# Parts of the messages of CUDA and cuBLAS.
+_OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+
 
 class _Found(NamedTuple):
     """A hypothesis."""
@@ -98,7 +101,7 @@ class CTranslate2Translator:
         self.gpus = on_gpus.num_translators if on_gpus else 0
         self._translator = on_gpus or _load_on_cpu(weights, engine=engine, threads=threads)
         tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if self.gpus else _FAST_BATCH)
-        self._budget = TokenBudget(tokens // decoding.beam_size)
+        self._budget = TokenBudget(tokens, beam_size=decoding.beam_size)
         # Sources of the same length have the same length limit. A greedy search with one limit per
         # batch needs no second scoring of hypotheses that were cut. On GPUs, large batches save
         # more time.
@@ -382,4 +385,4 @@ def _load_on_cpu(weights: Path, *, engine: Engine, threads: int) -> ctranslate2.
 
 
 def _is_memory_error(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "out of memory" in str(error)
+    return isinstance(error, MemoryError) or any(each in str(error) for each in _OUT_OF_MEMORY)

@@ -64,7 +64,8 @@ class TensorFlowTranslator:
         self.model = model
         is_gpu = device is not None and "GPU" in device.upper()
         tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if is_gpu else BATCH_TOKENS)
-        self._budget = TokenBudget(tokens // decoding.beam_size)
+        # A training has a `batch_tokens` of its own, and none for its validations.
+        self._budget = TokenBudget(tokens, beam_size=decoding.beam_size, is_option=not strategy)
         hidden = hidden_ids(model.config, vocabularies)
         scope = strategy.scope if strategy else contextlib.nullcontext
 

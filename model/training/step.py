@@ -116,7 +116,8 @@ class TrainingStep:
         """Return a value of `batch_tokens` that fits into memory, for a batch that does not fit.
 
         The function updates the weights with fewer and fewer rows of the batch, so the caller must
-        not use the weights afterwards.
+        not use the weights afterwards. With several workers, it returns half the size of the batch
+        without an update, because the other workers would not take part.
 
         Args:
           source: Source ids of the global batch, int32 [B, S].
@@ -130,6 +131,8 @@ class TrainingStep:
         longer: int = max(source.shape[1], target.shape[1])
         tokens = len(source) // self._replicas * longer // 2
         while tokens >= max(least, longer):
+            if is_multi_worker(self._strategy):
+                return tokens
             rows = self._replicas * (tokens // longer)
             try:
                 self.read(self.update(source[:rows], target[:rows], scalars))

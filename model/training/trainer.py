@@ -201,10 +201,7 @@ class Trainer:
                 where=f"at step {update} of {self.training.steps}, in a batch of {rows} rows of "
                 f"{source} source and {target_length} target tokens",
                 last_good=self._saver.last_good(),
-                # Other workers would not take part in trial updates.
-                fix=""
-                if self.workers.are_several
-                else _advise_size(self._step, batch, scalars, data=self.data),
+                fix=_advise_size(self._step, batch, scalars, data=self.data, workers=self.workers),
             ) from error
         state.add_batch(batch, tokens=tokens, is_update=is_update)
         self._unread.append((batch, result, update, is_update))
@@ -337,11 +334,17 @@ def _is_drawn(step: int, *, training: TrainingConfig) -> bool:
 
 
 def _advise_size(
-    step: TrainingStep, batch: Batch, scalars: UpdateScalars, *, data: TrainingDataset
+    step: TrainingStep,
+    batch: Batch,
+    scalars: UpdateScalars,
+    *,
+    data: TrainingDataset,
+    workers: Workers,
 ) -> str:
     """Return advice for batches that fit into memory, or "" if none is known.
 
-    The function changes the weights; see `TrainingStep.find_fitting_tokens`.
+    The function changes the weights; see `TrainingStep.find_fitting_tokens`, which several workers
+    do not try out.
     """
     splits = data.manifest.splits
     longest = max(splits[name].longest for name in (TRAIN, VALIDATION))
@@ -349,10 +352,11 @@ def _advise_size(
     if tokens is None:
         return ""
     training = data.training
+    reason = "halves this batch" if workers.are_several else "fits"
     size = training.effective_batch_size or training.batch_tokens * data.replicas
     return (
-        f"set `batch_tokens={tokens}`, which fits, and `effective_batch_size={size}`, which keeps "
-        "the size of updates"
+        f"set `batch_tokens={tokens}`, which {reason}, and `effective_batch_size={size}`, which "
+        "keeps the size of updates"
     )
 
 

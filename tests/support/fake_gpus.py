@@ -16,10 +16,11 @@ class FakeGpus:
       count: Number of GPUs.
       fault: The error that each batch on a GPU raises; None computes the batch.
       seconds: The least time of a batch.
+      memory: The source positions for which a GPU has memory, including padding.
     """
 
-    def __init__(self, count, *, fault=None, seconds=0.0):
-        self.count, self.fault, self.seconds = count, fault, seconds
+    def __init__(self, count, *, fault=None, seconds=0.0, memory=10**9):
+        self.count, self.fault, self.seconds, self.memory = count, fault, seconds, memory
         self.loaded: list[str] = []  # the device of each loaded model
         self.batches = 0  # batches on GPUs, without those of one token
         self.busy = self.most_busy = 0  # GPUs
@@ -49,6 +50,8 @@ class _OnGpus:
         self.num_translators = gpus.count
 
     def translate_batch(self, sources, **settings):
+        if len(sources) * max(map(len, sources)) > self._gpus.memory:
+            raise RuntimeError("CUDA failed with error out of memory")
         with self._compute(is_counted=settings.get("max_decoding_length") != 1):
             return self._model.translate_batch(sources, **settings)
 

@@ -163,6 +163,35 @@ def trace_exchange(dataset, run, results):
     Path(results).write_text("\n".join(hints))
 
 
+@contextlib.contextmanager
+def little_memory(*, replica, tokens):
+    """Let a replica run out of memory in batches with more than this number of target positions.
+
+    The replica then allocates 16 TB. Enter the context before a step runs for the first time.
+    """
+    import tensorflow as tf
+
+    from tt.model.training import step
+
+    batch_sums = step.batch_sums
+
+    def greedy(model, source, target, **options):
+        own = tf.distribute.get_replica_context().replica_id_in_sync_group
+        is_too_large = tf.equal(own, replica) & (tf.size(target) > tokens)
+        side = tf.where(is_too_large, 2**21, 1)
+        zero = tf.cast(tf.reduce_sum(tf.zeros([side, side])), tf.int32)
+        return batch_sums(model, source + zero, target, **options)
+
+    with mock.patch.object(step, "batch_sums", greedy):
+        yield
+
+
+def train_with_little_memory(arguments, replica, tokens):
+    """Run `tt` on a worker; see `little_memory`."""
+    with little_memory(replica=replica, tokens=tokens):
+        train_worker(arguments)
+
+
 def train_worker(arguments):
     """Run `tt` on a worker that TF_CONFIG describes."""
     from tt.model.training import validation

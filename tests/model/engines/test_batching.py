@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tt.model.engines import batching
 from tt.model.engines.batching import TokenBudget, count_work, pad, translate_in_batches
 from tt.model.engines.translator import Work
+from tt.model.errors import UserError
 from tt.model.text.vocabulary import PAD_ID
 
 ROWS = st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=30), max_size=40)
@@ -103,9 +105,27 @@ def test_batch_beyond_the_memory_is_halved():
     assert (work.memory_backoffs, budget.tokens) == (2, 20)
 
 
+def test_a_process_warns_once_which_batch_fits(monkeypatch, caplog):
+    monkeypatch.setattr(batching, "_may_warn", threading.Semaphore(1))
+    run([[7] * 10] * 8, Machine(fits=25), TokenBudget(320, beam_size=4))
+    run([[7] * 10] * 8, Machine(fits=25), TokenBudget(320, beam_size=4))
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.endswith("Next time, set `batch_tokens=80`, which fits")
+    _, work = run([[7] * 10] * 8, Machine(fits=25), TokenBudget(80, beam_size=4))
+    assert work.memory_backoffs == 0
+
+
+def test_nothing_is_advised_if_the_size_of_batches_is_no_option(monkeypatch, caplog):
+    monkeypatch.setattr(batching, "_may_warn", threading.Semaphore(1))
+    run([[7] * 10] * 8, Machine(fits=25), TokenBudget(80, is_option=False))
+    assert caplog.text == ""
+    with pytest.raises(MemoryError, match="too large"):
+        run([[7] * 26], Machine(fits=25), TokenBudget(80, is_option=False))
+
+
 def test_row_beyond_the_memory_is_an_error():
     machine, budget = Machine(fits=25), TokenBudget(80)
-    with pytest.raises(MemoryError, match="too large"):
+    with pytest.raises(UserError, match=r"single source of 26 tokens\. .*lower `beam_size`"):
         run([[7] * 26, [7] * 5], machine, budget)
     assert machine.shapes == [(2, 26), (1, 26)]
     assert budget.tokens == 26

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import google_crc32c
@@ -13,7 +15,7 @@ from command_line import run
 from fake_gpus import FakeGpus
 from foreign_models import ENGLISH, LAYOUTS, opus
 
-from tt.model.engines import ctranslate2_engine
+from tt.model.engines import batching, ctranslate2_engine
 from tt.model.engines import machine as machine_module
 from tt.model.engines.loading import load_translator
 from tt.model.engines.machine import explain_missing_cublas
@@ -140,6 +142,33 @@ def test_command_prints_one_line_and_translates(model, use_gpus, monkeypatch, ca
         f"tt: warning: CTranslate2 cannot compute on 1 GPU ({NO_CUBLAS}), and uses the CPU. "
     )
     assert line.endswith(", or set --device cpu")
+
+
+def test_command_names_a_batch_that_fits_into_the_memory(model, use_gpus, monkeypatch, capsys):
+    lines = "".join(f"{text}\n" for text in TEXTS).encode()
+
+    def translate_on_gpus(memory, *options):
+        monkeypatch.setattr(batching, "_may_warn", threading.Semaphore(1))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+        use_gpus(FakeGpus(2, memory=memory))
+        code = run("translate", "--model", model, *options)
+        printed = capsys.readouterr()
+        return code, printed.out, [line for line in printed.err.splitlines() if "memory" in line]
+
+    _, expected, none = translate_on_gpus(10**9)
+    code, found, [line] = translate_on_gpus(100)
+    assert (none, code, found) == ([], 0, expected)
+    fitting = re.fullmatch(
+        "tt: warning: the memory ran out, so tt translates smaller batches. "
+        r"Next time, set --batch-tokens (\d+), which fits",
+        line,
+    )
+    assert translate_on_gpus(100, "--batch-tokens", fitting[1]) == (0, expected, [])
+
+    code, _, [line] = translate_on_gpus(3)
+    assert code == 2
+    assert line.startswith("tt: error: out of memory for a single source of ")
+    assert line.endswith("or lower --beam-size, --max-decoding-length or --max-source-tokens")
 
 
 # The library that a program opens by name, before and after `preload_cublas`.

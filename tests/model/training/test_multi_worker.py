@@ -23,6 +23,7 @@ from multi_worker import (
     probe_worker,
     read_rows,
     trace_exchange,
+    train_with_little_memory,
     train_worker,
 )
 from toy import DIGITS, write_dataset
@@ -308,6 +309,23 @@ def test_lost_worker_stops_the_others(victim, toy_dataset, run_workers, tmp_path
     assert re.search(lost, line), line
     assert 'File "' not in line
     assert "Traceback" not in printed(survivor)
+
+
+def test_worker_without_memory_names_a_smaller_batch(toy_dataset, run_workers, tmp_path):
+    _, arguments, _ = train(toy_dataset, tmp_path / "run")
+    call = train_with_little_memory, [*arguments, 1, 24], None
+    first, second = run_workers(call, call)
+    assert [first.code, second.code] == [2, 2], (first, second)
+    [line] = [line for line in second.lines if line.startswith("tt: error")]
+    found = re.fullmatch(
+        r"tt: error: out of memory at step 1 of 12, .* \(OOM when allocating tensor with .*\)\. "
+        r"In a new --run, set --batch-tokens (\d+), which halves this batch, and "
+        r"--effective-batch-size 128, which keeps the size of updates",
+        line,
+    )
+    assert 16 <= int(found[1]) <= 32
+    [line] = [line for line in first.lines if line.startswith("tt: error")]
+    assert "Check the messages of all workers" in line
 
 
 def test_workers_with_different_options_are_refused(toy_dataset, run_workers, tmp_path):
