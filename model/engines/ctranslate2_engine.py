@@ -62,6 +62,9 @@ _LEAST_PENALTY = 1e-9
 # CTranslate2 gives scores below this value to unused hypotheses of a beam.
 _LEAST_SCORE = -1e9
 
+# CTranslate2's errors for devices that cannot compute, and for faulty models.
+_FAULTS = (OSError, ValueError, RuntimeError, IndexError, MemoryError)
+
 # Parts of the messages of CUDA and cuBLAS.
 _OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -97,9 +100,9 @@ class CTranslate2Translator:
             ForeignTokens(open_foreign(folder)) if is_foreign(folder) else ExportTokens(folder)
         )
         self._positions = read_sizes(weights).positions if is_foreign(folder) else POSITIONS
-        on_gpus = _load_on_gpus(weights, engine=engine, token=self.tokens.end)
-        self.gpus = on_gpus.num_translators if on_gpus else 0
-        self._translator = on_gpus or _load_on_cpu(weights, engine=engine, threads=threads)
+        self._translator = _load(weights, engine=engine, threads=threads, token=self.tokens.end)
+        is_on_gpus = self._translator.device == "cuda"
+        self.gpus = self._translator.num_translators if is_on_gpus else 0
         tokens = decoding.batch_tokens or (GPU_BATCH_TOKENS if self.gpus else _FAST_BATCH)
         self._budget = TokenBudget(tokens, beam_size=decoding.beam_size)
         # Sources of the same length have the same length limit. A greedy search with one limit per
@@ -316,22 +319,19 @@ def find_device(engine: Engine) -> str:
     return device
 
 
-def _load_on_gpus(weights: Path, *, engine: Engine, token: str) -> ctranslate2.Translator | None:
-    """Load a model on all GPUs, if the engine's device allows it and the GPUs can compute.
-
-    CTranslate2 opens CUDA's libraries at its first batch. Therefore, the GPUs translate a token.
+def _load(weights: Path, *, engine: Engine, threads: int, token: str) -> ctranslate2.Translator:
+    """Load a model on all GPUs, or on the CPU if the GPUs cannot compute or are not allowed.
 
     Args:
       weights: Folder of the weights.
       engine: The device and the compute type.
+      threads: CPU threads per translation.
       token: A token of the source vocabulary.
 
-    Returns:
-      The loaded model, or None if the CPU has to translate.
-
     Raises:
-      UserError: The device is "cuda", and the GPUs cannot compute.
+      UserError: CTranslate2 cannot load the model, or the device is "cuda" and cannot compute.
     """
+    on_cpu = dataclasses.replace(engine, device="cpu")
     device = find_device(engine)
     if device == "cpu":
         if engine.device == AUTO and has_nvidia_gpu():
@@ -339,18 +339,15 @@ def _load_on_gpus(weights: Path, *, engine: Engine, token: str) -> ctranslate2.T
                 "this machine has an NVIDIA GPU, but CTranslate2 finds none, and uses the CPU. "
                 "Update NVIDIA's driver to version 525 or later, or set `device=cpu`"
             )
-        return None
+        return _load_on_cpu(weights, engine=on_cpu, threads=threads)
     gpus = count_gpus(engine)
     try:
-        preload_cublas()
-        loaded = ctranslate2.Translator(
-            str(weights),
-            device=device,
-            device_index=list(range(gpus)),
-            compute_type=engine.compute_type,
-        )
-        loaded.translate_batch([[token]] * gpus, max_batch_size=1, max_decoding_length=1)
-    except (OSError, ValueError, RuntimeError, MemoryError) as error:
+        return _load_on_gpus(weights, engine=engine, gpus=gpus, token=token)
+    except _FAULTS as error:
+        # If the CPU cannot load the model either, the model is faulty, and not the GPUs. Only GPUs
+        # have some other types.
+        float32 = dataclasses.replace(on_cpu, compute_type="float32")
+        loaded = _load_on_cpu(weights, engine=float32, threads=threads)
         problem = f"CTranslate2 cannot compute on {counted(gpus, 'GPU')} ({first_line(error)})"
         fix = "Check the driver and the free memory with `nvidia-smi`"
         if "libcu" in str(error):
@@ -358,7 +355,27 @@ def _load_on_gpus(weights: Path, *, engine: Engine, token: str) -> ctranslate2.T
         if engine.device != AUTO:
             raise UserError(f"{problem}. {fix}, or remove `device=cuda`") from error
         _LOGGER.warning("%s, and uses the CPU. %s, or set `device=cpu`", problem, fix)
-        return None
+    if engine.compute_type == "float32":
+        return loaded
+    return _load_on_cpu(weights, engine=on_cpu, threads=threads)
+
+
+def _load_on_gpus(
+    weights: Path, *, engine: Engine, gpus: int, token: str
+) -> ctranslate2.Translator:
+    """Load a model on GPUs, which translate a token, because the first batch opens the libraries.
+
+    Raises:
+      Exception: A GPU cannot compute, or the model is faulty; see `_FAULTS`.
+    """
+    preload_cublas()
+    loaded = ctranslate2.Translator(
+        str(weights),
+        device="cuda",
+        device_index=list(range(gpus)),
+        compute_type=engine.compute_type,
+    )
+    loaded.translate_batch([[token]] * gpus, max_batch_size=1, max_decoding_length=1)
     return loaded
 
 
@@ -368,7 +385,7 @@ def _load_on_cpu(weights: Path, *, engine: Engine, threads: int) -> ctranslate2.
     Raises:
       UserError: CTranslate2 cannot load the model.
     """
-    find_device(dataclasses.replace(engine, device="cpu"))  # a GPU may have more compute types
+    find_device(engine)  # a GPU may have more compute types
     try:
         return ctranslate2.Translator(
             str(weights),
@@ -377,7 +394,7 @@ def _load_on_cpu(weights: Path, *, engine: Engine, threads: int) -> ctranslate2.
             inter_threads=calls_at_once(threads),
             intra_threads=threads,
         )
-    except (ValueError, RuntimeError, IndexError, MemoryError) as error:
+    except _FAULTS as error:
         raise UserError(
             f"CTranslate2 cannot load {weights} as {engine.compute_type} ({first_line(error)}). "
             "Choose another `compute_type`, or copy or convert the model again"

@@ -14,7 +14,8 @@ class FakeGpus:
 
     Args:
       count: Number of GPUs.
-      fault: The error that each batch on a GPU raises; None computes the batch.
+      fault: The error that each batch on a GPU raises; None computes the batch. A model that
+        CTranslate2 cannot load raises its own error before.
       seconds: The least time of a batch.
       memory: The source positions for which a GPU has memory, including padding.
     """
@@ -47,7 +48,7 @@ class _OnGpus:
         self._gpus = gpus
         self._model = ctranslate2.Translator(path, inter_threads=gpus.count, intra_threads=1)
         self._free = threading.Semaphore(gpus.count)
-        self.num_translators = gpus.count
+        self.device, self.num_translators = "cuda", gpus.count
 
     def translate_batch(self, sources, **settings):
         if len(sources) * max(map(len, sources)) > self._gpus.memory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from foreign_models import ENGLISH, LAYOUTS, opus
 
 from tt.model.engines import batching, ctranslate2_engine
 from tt.model.engines import machine as machine_module
+from tt.model.engines.ctranslate2_engine import CTranslate2Translator
 from tt.model.engines.loading import load_translator
 from tt.model.engines.machine import explain_missing_cublas
 from tt.model.engines.translator import Engine, between, count_used_gpus
@@ -101,6 +103,22 @@ def test_cpu_translates_if_the_gpu_cannot_compute(model, use_gpus, fault, advice
         load(model, device="cuda")
     assert str(caught.value).startswith(f"CTranslate2 cannot compute on 2 GPUs ({fault}). {advice}")
     assert str(caught.value).endswith(", or remove `device=cuda`")
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+@pytest.mark.parametrize("compute_type", ["float32", "float16"])
+@pytest.mark.parametrize(("old", "new"), [(b"decoder/layer_0", b"decoder/layer_9"), (b"", b"\xff")])
+def test_faulty_model_is_no_fault_of_the_gpus(
+    model, use_gpus, tmp_path, old, new, device, compute_type, caplog
+):
+    folder = shutil.copytree(model, tmp_path / "opus")
+    content = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(content.replace(old, new) if old else new + content[1:])
+    engine = Engine(name="ctranslate2", compute_type=compute_type, device=device)
+    use_gpus(FakeGpus(2))
+    with pytest.raises(UserError, match=r"^CTranslate2 cannot load .*/opus as float32 \(.+\)\. "):
+        CTranslate2Translator(folder, decoding=Decoding(), engine=engine, threads=1)
+    assert caplog.text == ""
 
 
 def test_compute_type_of_a_gpu_is_refused_on_the_cpu(model, use_gpus):
