@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -320,7 +322,7 @@ def find_device(engine: Engine) -> str:
 
 
 def _load(weights: Path, *, engine: Engine, threads: int, token: str) -> ctranslate2.Translator:
-    """Load a model on all GPUs, or on the CPU if the GPUs cannot compute or are not allowed.
+    """Load a model on all GPUs that can compute, or on the CPU if none can or is allowed.
 
     Args:
       weights: Folder of the weights.
@@ -329,7 +331,7 @@ def _load(weights: Path, *, engine: Engine, threads: int, token: str) -> ctransl
       token: A token of the source vocabulary.
 
     Raises:
-      UserError: CTranslate2 cannot load the model, or the device is "cuda" and cannot compute.
+      UserError: CTranslate2 cannot load the model, or a GPU of the device "cuda" cannot compute.
     """
     on_cpu = dataclasses.replace(engine, device="cpu")
     device = find_device(engine)
@@ -340,18 +342,28 @@ def _load(weights: Path, *, engine: Engine, threads: int, token: str) -> ctransl
                 "Update NVIDIA's driver to version 525 or later, or set `device=cpu`"
             )
         return _load_on_cpu(weights, engine=on_cpu, threads=threads)
-    gpus = count_gpus(engine)
+    gpus = [*range(count_gpus(engine))]
+    load = functools.partial(_load_on_gpus, weights, engine=engine, token=token)
     try:
-        return _load_on_gpus(weights, engine=engine, gpus=gpus, token=token)
+        return load(gpus)
     except _FAULTS as error:
+        error.with_traceback(None)  # its frames would keep the model in the memory of the GPUs
+        usable = [gpu for gpu in gpus if _can_load(load, gpu)]
+        names = counted(len(gpus), "GPU")
+        if are_some_usable := 0 < len(usable) < len(gpus):
+            names = f"GPU {', '.join(str(gpu) for gpu in gpus if gpu not in usable)}"
+        problem = f"CTranslate2 cannot compute on {names} ({first_line(error)})"
+        fix = "Check the driver and the free memory with `nvidia-smi`"
+        if "libcu" in str(error):
+            fix = f"Install the GPU libraries with {install_extra('gpu')}"
+        if are_some_usable and engine.device == AUTO:
+            others = counted(len(usable), "GPU")
+            _LOGGER.warning("%s, and uses the other %s. %s", problem, others, fix)
+            return load(usable)
         # If the CPU cannot load the model either, the model is faulty, and not the GPUs. Only GPUs
         # have some other types.
         float32 = dataclasses.replace(on_cpu, compute_type="float32")
         loaded = _load_on_cpu(weights, engine=float32, threads=threads)
-        problem = f"CTranslate2 cannot compute on {counted(gpus, 'GPU')} ({first_line(error)})"
-        fix = "Check the driver and the free memory with `nvidia-smi`"
-        if "libcu" in str(error):
-            fix = f"Install the GPU libraries with {install_extra('gpu')}"
         if engine.device != AUTO:
             raise UserError(f"{problem}. {fix}, or remove `device=cuda`") from error
         _LOGGER.warning("%s, and uses the CPU. %s, or set `device=cpu`", problem, fix)
@@ -361,7 +373,7 @@ def _load(weights: Path, *, engine: Engine, threads: int, token: str) -> ctransl
 
 
 def _load_on_gpus(
-    weights: Path, *, engine: Engine, gpus: int, token: str
+    weights: Path, gpus: list[int], *, engine: Engine, token: str
 ) -> ctranslate2.Translator:
     """Load a model on GPUs, which translate a token, because the first batch opens the libraries.
 
@@ -372,11 +384,19 @@ def _load_on_gpus(
     loaded = ctranslate2.Translator(
         str(weights),
         device="cuda",
-        device_index=list(range(gpus)),
+        device_index=gpus,
         compute_type=engine.compute_type,
     )
-    loaded.translate_batch([[token]] * gpus, max_batch_size=1, max_decoding_length=1)
+    loaded.translate_batch([[token]] * len(gpus), max_batch_size=1, max_decoding_length=1)
     return loaded
+
+
+def _can_load(load: Callable[[list[int]], object], gpu: int) -> bool:
+    try:
+        load([gpu])
+    except _FAULTS:
+        return False
+    return True
 
 
 def _load_on_cpu(weights: Path, *, engine: Engine, threads: int) -> ctranslate2.Translator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 
 import ctranslate2
 
@@ -16,13 +17,17 @@ class FakeGpus:
       count: Number of GPUs.
       fault: The error that each batch on a GPU raises; None computes the batch. A model that
         CTranslate2 cannot load raises its own error before.
+      faulty: The numbers of the GPUs that raise `fault`; None means all.
       seconds: The least time of a batch.
       memory: The source positions for which a GPU has memory, including padding.
     """
 
-    def __init__(self, count, *, fault=None, seconds=0.0, memory=10**9):
+    def __init__(self, count, *, fault=None, faulty=None, seconds=0.0, memory=10**9):
         self.count, self.fault, self.seconds, self.memory = count, fault, seconds, memory
+        self.faulty = {*range(count)} if faulty is None else faulty
         self.loaded: list[str] = []  # the device of each loaded model
+        self.models: weakref.WeakSet[_OnGpus] = weakref.WeakSet()  # models in memory
+        self.most_models = 0
         self.batches = 0  # batches on GPUs, without those of one token
         self.busy = self.most_busy = 0  # GPUs
         self.lock = threading.Lock()
@@ -39,16 +44,19 @@ class FakeGpus:
         self.loaded.append(device)
         if device == "cpu":
             return ctranslate2.Translator(path, device=device, **settings)
-        assert device_index == list(range(self.count))
-        return _OnGpus(path, self)
+        assert {*device_index} <= {*range(self.count)}
+        model = _OnGpus(path, self, device_index)
+        self.models.add(model)
+        self.most_models = max(self.most_models, len(self.models))
+        return model
 
 
 class _OnGpus:
-    def __init__(self, path, gpus):
-        self._gpus = gpus
-        self._model = ctranslate2.Translator(path, inter_threads=gpus.count, intra_threads=1)
-        self._free = threading.Semaphore(gpus.count)
-        self.device, self.num_translators = "cuda", gpus.count
+    def __init__(self, path, gpus, used):
+        self._gpus, self._is_faulty = gpus, not gpus.faulty.isdisjoint(used)
+        self._model = ctranslate2.Translator(path, inter_threads=len(used), intra_threads=1)
+        self._free = threading.Semaphore(len(used))
+        self.device, self.num_translators = "cuda", len(used)
 
     def translate_batch(self, sources, **settings):
         if len(sources) * max(map(len, sources)) > self._gpus.memory:
@@ -64,8 +72,8 @@ class _OnGpus:
     def _compute(self, *, is_counted=True):
         """Wait for a free GPU, as the queue of CTranslate2 does, and compute on this GPU."""
         gpus = self._gpus
-        if gpus.fault is not None:
-            raise gpus.fault
+        if gpus.fault is not None and self._is_faulty:
+            raise type(gpus.fault)(*gpus.fault.args)  # a new error, whose frames nobody keeps
         with self._free:
             with gpus.lock:
                 gpus.batches += is_counted

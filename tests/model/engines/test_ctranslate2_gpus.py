@@ -92,7 +92,7 @@ def test_each_kind_of_model_can_translate_the_first_token(name, tmp_path, use_gp
 def test_cpu_translates_if_the_gpu_cannot_compute(model, use_gpus, fault, advice, caplog):
     gpus = use_gpus(FakeGpus(2, fault=fault))
     translator = load(model)
-    assert (gpus.loaded, count_used_gpus(translator)) == (["cuda", "cpu"], 0)
+    assert (gpus.loaded, count_used_gpus(translator)) == (["cuda"] * 3 + ["cpu"], 0)
     assert translate(translator) == translate(load(model, device="cpu"))
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith(f"CTranslate2 cannot compute on 2 GPUs ({fault}), and uses the CPU. ")
@@ -103,6 +103,21 @@ def test_cpu_translates_if_the_gpu_cannot_compute(model, use_gpus, fault, advice
         load(model, device="cuda")
     assert str(caught.value).startswith(f"CTranslate2 cannot compute on 2 GPUs ({fault}). {advice}")
     assert str(caught.value).endswith(", or remove `device=cuda`")
+
+
+def test_gpus_that_compute_are_used_without_the_others(model, use_gpus, caplog):
+    fault = RuntimeError("CUDA failed with error out of memory")
+    gpus = use_gpus(FakeGpus(4, fault=fault, faulty={1, 3}))
+    translator = load(model)
+    assert (count_used_gpus(translator), gpus.most_models) == (2, 1)
+    assert translate(translator) == translate(load(model, device="cpu"))
+    assert gpus.batches > 0
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith(
+        f"CTranslate2 cannot compute on GPU 1, 3 ({fault}), and uses the other 2 GPUs. Check "
+    )
+    with pytest.raises(UserError, match=r"^CTranslate2 cannot compute on GPU 1, 3 "):
+        load(model, device="cuda")
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])
