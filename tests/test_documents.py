@@ -338,3 +338,11 @@ def test_listed_promises_have_a_page_and_tests():
         if missing or not tests:
             wrong.append((promise, missing))
     assert not wrong
+
+
+def test_install_page_names_the_versions_in_the_gpu_lock():
+    page = (ROOT / "docs/install.md").read_text()
+    lock = (ROOT / "requirements/gpu.lock").read_text()
+    versions = dict(re.findall(r"^nvidia-([\w-]+)-cu12==(\d+\.\d+)\.", lock, re.MULTILINE))
+    assert f"released with CUDA {versions['cuda-runtime']}, the version in" in page
+    assert f"the lock contains cuDNN {versions['cudnn']}." in page
