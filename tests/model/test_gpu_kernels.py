@@ -32,6 +32,13 @@ def gpu_wheel():
         pytest.skip(f"TensorFlow {tf.__version__} was built without GPU kernels")
 
 
+@pytest.fixture(autouse=True)
+def gpu_shapes(monkeypatch):
+    """Trace the products as on a machine with GPUs."""
+    for module in ("training.loss", "transformer.transformer"):
+        monkeypatch.setattr(f"tt.model.{module}.bias_width", lambda: 8)
+
+
 @functools.cache
 def kernels_of(op):
     return get_registered_kernels_for_op(op).kernel
@@ -74,8 +81,15 @@ def dataset(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("compute_type", ["float32", "mixed_bfloat16"])
-def test_each_node_of_a_training_has_a_gpu_kernel(dataset, tmp_path, compute_type):
+@pytest.mark.parametrize(
+    ("compute_type", "most_logits"),
+    [("float32", 2**27), ("mixed_bfloat16", 2**27), ("mixed_bfloat16", 1)],
+    ids=["float32", "bfloat16", "a loss in slices"],
+)
+def test_each_node_of_a_training_has_a_gpu_kernel(
+    dataset, tmp_path, compute_type, most_logits, monkeypatch
+):
+    monkeypatch.setattr("tt.model.training.step.MOST_LOGITS", most_logits)
     training = changed(
         compute_type=compute_type, clip_norm=1.0, label_smoothing=0.1, effective_batch_size=512
     )
