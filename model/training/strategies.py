@@ -199,14 +199,25 @@ def worker_place(resolver: Any) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def lost_worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turn TensorFlow's errors about the connections of workers into a `UserError`."""
+    """Turn TensorFlow's errors about the connections of workers and GPUs into a `UserError`."""
     try:
         yield
     except tf.errors.OpError as error:
-        explanation = _explain(error) if is_multi_worker(strategy) else None
+        explain = _explain if is_multi_worker(strategy) else _explain_on_one_machine
+        explanation = explain(error)
         if explanation is None:
             raise
         raise UserError(explanation) from error
+
+
+def _explain_on_one_machine(error: tf.errors.OpError) -> str | None:
+    """Return the message for an error of the connections between GPUs, else None."""
+    if "NCCL" not in error.message:
+        return None
+    return (
+        f"the GPUs cannot exchange gradients by NCCL ({plain_reason(error)}). Set NCCL_DEBUG=WARN "
+        "to see the cause, such as a small /dev/shm in a container, or set `devices=GPU:0`"
+    )
 
 
 def _explain(error: tf.errors.OpError) -> str | None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import tensorflow as tf
+from trainers import two_replicas
 
 from tt.model.errors import UserError
 from tt.model.training import step
@@ -192,6 +193,22 @@ def test_errors_of_the_exchange_name_their_fix(message, expected):
     assert str(raised.value) == expected
     with pytest.raises(tf.errors.InternalError), lost_worker_errors(Several()):
         raise tf.errors.InternalError(None, None, "another error")
+
+
+def test_gpus_of_one_machine_that_cannot_exchange_gradients_are_explained():
+    with pytest.raises(UserError) as raised, lost_worker_errors(two_replicas()):
+        raise tf.errors.InternalError(None, None, "NCCL: unhandled system error")
+    assert str(raised.value) == (
+        "the GPUs cannot exchange gradients by NCCL (NCCL: unhandled system error). Set "
+        "NCCL_DEBUG=WARN to see the cause, such as a small /dev/shm in a container, or set "
+        "`devices=GPU:0`"
+    )
+    for error in (
+        tf.errors.InternalError(None, None, "another error"),
+        tf.errors.UnavailableError(None, None, "no worker"),
+    ):
+        with pytest.raises(type(error)), lost_worker_errors(two_replicas()):
+            raise error
 
 
 def refusal(name, devices=()):
