@@ -74,8 +74,7 @@ class TrainingStep:
         # 30 bits leave room in an int32 for the call numbers that `Dropout` adds.
         self._seed = int(np.random.default_rng(training.seed).integers(2**30))
         self._variables = [variable.value for variable in model.trainable_variables]
-        vocabulary_size = model.config.target_vocabulary_size
-        self._is_sliced = training.batch_tokens * vocabulary_size > MOST_LOGITS
+        self._is_sliced = self._needs_slices(training.batch_tokens)
         accumulates = training.effective_batch_size is not None
         with strategy.scope():
             self.adam = Adam(self._variables)
@@ -133,6 +132,9 @@ class TrainingStep:
         while tokens >= max(least, longer):
             if is_multi_worker(self._strategy):
                 return tokens
+            if self._is_sliced and not self._needs_slices(tokens):  # nor would the new run
+                self._is_sliced = False
+                self._update = _compiled(self._update_on_batch, [*_PAIR, _SCALARS])
             rows = self._replicas * (tokens // longer)
             try:
                 self.read(self.update(source[:rows], target[:rows], scalars))
@@ -141,6 +143,9 @@ class TrainingStep:
             else:
                 return tokens
         return None
+
+    def _needs_slices(self, batch_tokens: int) -> bool:
+        return batch_tokens * self._model.config.target_vocabulary_size > MOST_LOGITS
 
     def _update_on_batch(
         self, source: tf.Tensor, target: tf.Tensor, scalars: UpdateScalars
