@@ -19,7 +19,7 @@ class FakeGpus:
         CTranslate2 cannot load raises its own error before.
       faulty: The numbers of the GPUs that raise `fault`; None means all.
       seconds: The least time of a batch.
-      memory: The source positions for which a GPU has memory, including padding.
+      memory: The source positions for which a GPU has memory, including BOS and padding.
     """
 
     def __init__(self, count, *, fault=None, faulty=None, seconds=0.0, memory=10**9):
@@ -59,7 +59,7 @@ class _OnGpus:
         self.device, self.num_translators = "cuda", len(used)
 
     def translate_batch(self, sources, **settings):
-        if len(sources) * max(map(len, sources)) > self._gpus.memory:
+        if len(sources) * (1 + max(map(len, sources))) > self._gpus.memory:
             raise RuntimeError("CUDA failed with error out of memory")
         with self._compute(is_counted=settings.get("max_decoding_length") != 1):
             return self._model.translate_batch(sources, **settings)

@@ -183,20 +183,20 @@ def test_command_names_a_batch_that_fits_into_the_memory(model, use_gpus, monkey
     def translate_on_gpus(memory, *options):
         monkeypatch.setattr(batching, "_may_warn", threading.Semaphore(1))
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
-        use_gpus(FakeGpus(2, memory=memory))
+        use_gpus(FakeGpus(1, memory=memory))
         code = run("translate", "--model", model, *options)
         printed = capsys.readouterr()
         return code, printed.out, [line for line in printed.err.splitlines() if "memory" in line]
 
     _, expected, none = translate_on_gpus(10**9)
-    code, found, [line] = translate_on_gpus(100)
+    code, found, [line] = translate_on_gpus(75)
     assert (none, code, found) == ([], 0, expected)
     fitting = re.fullmatch(
         "tt: warning: the memory ran out, so tt translates smaller batches. "
         r"Next time, set --batch-tokens (\d+), which fits",
         line,
     )
-    assert translate_on_gpus(100, "--batch-tokens", fitting[1]) == (0, expected, [])
+    assert translate_on_gpus(75, "--batch-tokens", fitting[1]) == (0, expected, [])
 
     code, _, [line] = translate_on_gpus(3)
     assert code == 2
