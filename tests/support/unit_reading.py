@@ -4,7 +4,7 @@ import contextlib
 import uuid
 
 from tt.pipelines.preprocess.corpora import SourceList
-from tt.pipelines.preprocess.units import cut_sources, read_index
+from tt.pipelines.preprocess.units import cut_sources
 from tt.pipelines.preprocess.work_folder import WorkFolder
 
 
@@ -20,12 +20,6 @@ def cut(source, tmp_path, *, max_pairs=1000):
             unchanged=contextlib.nullcontext,
         )
     )
-
-
-def unit_sizes(tmp_path):
-    """Return the number of rows of each unit that `cut` has recorded."""
-    content = (tmp_path / "work/units-000.json").read_bytes()
-    return [sum(rows.values()) for rows, _ in read_index(content)]
 
 
 def list_sources(sources, folder):

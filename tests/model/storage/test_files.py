@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,15 +12,8 @@ import pytest
 from corpora import open_named
 from memory_store import MemoryStore
 
-from tt.model.errors import UnfinishedError, UserError
-from tt.model.storage.files import (
-    delete_folder,
-    open_binary,
-    read_range,
-    read_ranges,
-    write_text,
-    write_whole,
-)
+from tt.model.errors import UserError
+from tt.model.storage.files import delete_folder, open_binary, read_range, read_ranges
 from tt.model.storage.listing import exists, list_files, list_folder, list_with_links
 from tt.model.storage.paths import check_searchable
 from tt.pipelines.tables.finding import find_tables
@@ -29,33 +21,6 @@ from tt.pipelines.tables.finding import find_tables
 
 def read_all(name):
     return False
-
-
-def test_each_folder_is_listed_once_even_if_several_links_point_to_it(tmp_path):
-    (tmp_path / "in/b").mkdir(parents=True)
-    (tmp_path / "in/b/1").write_text("one")
-    (tmp_path / "beside/below").mkdir(parents=True)
-    (tmp_path / "beside/below/2").write_text("two")
-    (tmp_path / "in/a").symlink_to(tmp_path / "in/b")  # sorts before the folder itself
-    (tmp_path / "in/b/back").symlink_to(tmp_path / "in")
-    (tmp_path / "in/c").symlink_to(tmp_path / "beside")
-    (tmp_path / "in/d").symlink_to(tmp_path / "beside/below")
-    (tmp_path / "beside/round").symlink_to(tmp_path / "in")
-    (tmp_path / "in/3").symlink_to(tmp_path / "in/b/1")  # a file may be listed under two names
-    folder = str(tmp_path / "in")
-    found = list_with_links(folder, is_skipped=read_all)
-    assert [os.path.relpath(file.path, folder) for file in found] == ["3", "b/1", "c/below/2"]
-    assert [os.path.relpath(path, folder) for path in list_folder(folder)] == ["3", "b/1"]
-    nowhere = str(tmp_path / "nowhere")
-    assert list_with_links(nowhere, is_skipped=read_all) == list_folder(nowhere) == []
-
-
-def test_only_list_with_links_lists_dangling_links(tmp_path):
-    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "round").symlink_to(tmp_path / "round")
-    found = list_with_links(str(tmp_path), is_skipped=read_all)
-    assert [(Path(file.path).name, file.size) for file in found] == [("lost", 0), ("round", 0)]
-    assert list_folder(str(tmp_path)) == []
 
 
 def test_a_folder_that_cannot_be_read_is_an_error_unless_it_is_skipped(tmp_path, monkeypatch):
@@ -135,37 +100,6 @@ def test_the_error_for_an_unknown_file_system_does_not_ask_for_packages(look):
     assert "tt does not support nosuch://. Choose a local path, or a path on abfss://, az://" in (
         str(caught.value)
     )
-
-
-def test_a_file_name_may_have_the_maximum_length(tmp_path):
-    path = tmp_path / ("x" * 255)
-    write_text(str(path), "whole", temporary_folder=str(tmp_path))
-    assert path.read_text() == "whole"
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_folder_that_is_deleted_before_a_file_gets_its_name_is_named(tmp_path):
-    folder = tmp_path / "work"
-    folder.mkdir()
-
-    def write():
-        with write_whole(str(tmp_path / "a"), temporary_folder=str(folder)):
-            shutil.rmtree(folder)
-
-    with pytest.raises(UnfinishedError, match=re.escape(f"{folder} was deleted while the job")):
-        write()
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_local_folder_is_deleted_without_the_files_of_others(tmp_path):
-    (tmp_path / "_work/1/2").mkdir(parents=True)  # a killed deletion may leave empty folders
-    delete_folder(str(tmp_path), "_work", own=re.compile(r"_work/.*\d"))
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "_work/1").mkdir(parents=True)
-    for name in ("1/1", "notes"):
-        (tmp_path / "_work" / name).touch()
-    delete_folder(str(tmp_path), "_work", own=re.compile(r"_work/.*\d"))
-    assert [path.name for path in tmp_path.rglob("*")] == ["_work", "notes"]
 
 
 def test_a_folder_on_an_object_store_is_deleted_without_the_files_of_others():

@@ -1,7 +1,6 @@
 """Texts are read in any encoding, and a wrong encoding is an error that suggests the right one."""
 
 import gzip
-import io
 import re
 
 import pytest
@@ -14,7 +13,7 @@ from tt.model.errors import UserError
 from tt.pipelines.preprocess.description import describe_doubts
 from tt.pipelines.preprocess.sources import TextPair, Tsv
 from tt.pipelines.tables.file_formats import find_encoding
-from tt.pipelines.tables.text_files import decompress, is_other_encoding, read_texts, without_bom
+from tt.pipelines.tables.text_files import is_other_encoding, read_texts, without_bom
 
 ENCODINGS = ["cp1252", "gb18030", "shift_jis", "big5", "utf-16", "utf-32"]
 
@@ -68,14 +67,6 @@ def test_invalid_bytes_are_a_fault_of_their_line_only(tmp_path, encoding, conten
     assert [row[2] for row in rows] == [
         "invalid_utf8" if "\ufffd" in "".join(row) else None for row in expected
     ]
-
-
-def test_buffers_may_end_inside_a_character(monkeypatch):
-    monkeypatch.setattr("tt.pipelines.tables.text_files._BUFFER_BYTES", 3)
-    text = "狗\n犬乗\U00020000 ab" * 50
-    stream = io.BytesIO(text.encode("gb18030"))
-    decoded = decompress(stream, path="a.txt", encoding="gb18030", buffer_bytes=7)
-    assert decoded.read() == text.encode()
 
 
 @pytest.mark.parametrize("name", ["nosuch", "hex", "undefined", "", "a\0b", "idna"])

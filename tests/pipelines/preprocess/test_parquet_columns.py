@@ -7,8 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import open_named
 from encryption import write_encrypted
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from memory_store import MemoryStore
 from unit_reading import read
 
@@ -20,34 +18,6 @@ from tt.pipelines.preprocess.parquet_columns import ParquetColumns, open_columns
 from tt.pipelines.preprocess.sources import decode_columns
 from tt.pipelines.texts.limits import TRANSLATED
 from tt.pipelines.texts.translating import STATUSES
-
-
-@settings(max_examples=25)
-@given(
-    rows=st.lists(st.tuples(st.text(max_size=3) | st.none(), st.text(max_size=3)), max_size=40),
-    row_group_size=st.integers(1, 15),
-    max_pairs=st.integers(1, 15),
-)
-def test_parquet_units_cut_across_row_groups(tmp_path_factory, rows, row_group_size, max_pairs):
-    folder = tmp_path_factory.mktemp("parquet")
-    path = folder / "corpus.parquet"
-    table = pa.table(
-        {
-            "id": pa.array(range(len(rows)), pa.int64()),
-            "de": pa.array([t for _, t in rows], pa.large_string()),
-            "en": pa.array([s for s, _ in rows], pa.string()),
-        }
-    )
-    pq.write_table(table, path, row_group_size=row_group_size)
-    source = ParquetColumns(str(path), "en", "de")
-    assert read(source, folder, max_pairs=max_pairs) == [(s, t, None) for s, t in rows]
-
-
-def test_parquet_dictionary_columns(tmp_path):
-    table = pa.table({"source": pa.array(["a", "b"]).dictionary_encode(), "target": ["x", "y"]})
-    pq.write_table(table, tmp_path / "corpus.parquet")
-    source = ParquetColumns(str(tmp_path / "corpus.parquet"), "source", "target")
-    assert read(source, tmp_path) == [("a", "x", None), ("b", "y", None)]
 
 
 def test_null_structs_and_a_column_with_a_dot_in_its_name(tmp_path):
@@ -109,18 +79,6 @@ def test_parquet_slices_have_limited_bytes_for_rows_of_unequal_lengths(
     source = ParquetColumns(str(path), "s", "t")
     assert read(source, tmp_path) == [(text, text, None) for text in texts]
     assert max(decoded) <= 40_000 + 2 * 8 * 2500, "the values and their offsets"
-
-
-def test_arrow_slices_have_limited_bytes(tmp_path, monkeypatch):
-    texts = [f"row {i}" if i % 100 else "x" * 3000 for i in range(1000)]
-    path = tmp_path / "a.arrow"
-    table = pa.table({"s": texts, "t": texts})
-    with pa.ipc.new_file(path, table.schema) as file:
-        file.write_table(table)
-    monkeypatch.setattr(corpora_rows, "SLICE_BYTES", 10_000)
-    slices = list(corpora_rows.TableColumns(str(path), "s", "t").read_all())
-    assert pa.concat_tables(slices)["target"].to_pylist() == texts
-    assert max(sum(map(len, each["source"].to_pylist())) for each in slices) <= 5_000
 
 
 def test_damaged_parquet_is_a_user_error(tmp_path):

@@ -51,7 +51,7 @@ def mixed_sources(folder):
     tsv.write_bytes(gzip.compress("".join(f"{s}\t{t}\n" for s, t in parts[1]).encode()))
     parquet = folder / "c.parquet"
     sources, targets = zip(*parts[2], strict=True)
-    pq.write_table(pa.table({"s": sources, "t": targets}), parquet, row_group_size=20)
+    pq.write_table(pa.table({"s": sources, "t": targets}), parquet, row_group_size=17)
     return [text, Tsv(str(tsv)), ParquetColumns(str(parquet), "s", "t")], parts
 
 

@@ -5,12 +5,11 @@ import gzip
 import json
 import re
 
-import pyarrow as pa
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit_reading import cut, read, rows_of, unit_sizes
+from unit_reading import cut, read, rows_of
 
 from tt.model.errors import BadFileError, UserError
 from tt.pipelines.preprocess import sources as corpora_rows
@@ -18,7 +17,6 @@ from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
 from tt.pipelines.tables import text_files
-from tt.pipelines.tables.text_files import read_texts
 
 COMPRESS = {
     "": lambda content: content,
@@ -169,9 +167,6 @@ def test_missing_file_is_a_user_error(tmp_path):
         cut(Tsv(str(tmp_path / "gone.tsv")), tmp_path)
 
 
-# Cutting.
-
-
 # Long lines.
 
 
@@ -195,28 +190,6 @@ def test_slices_have_limited_bytes(tmp_path, monkeypatch):
     tables = list(Tsv(path).read_all())
     assert sum(table.num_rows for table in tables) == 30
     assert 4 <= max(table.num_rows for table in tables) <= 24
-
-
-def test_units_have_limited_bytes_and_the_right_first_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_files, "SLICE_LINES", 2)
-    monkeypatch.setattr(units, "MAX_UNIT_BYTES", 1000)
-    texts = [str(i) * (1000 if i == 3 else 1) for i in range(10)]
-    path = text_file(tmp_path, "a.tsv", "".join(f"{t}\tx\n" for t in texts).encode())
-    expected = [(text, "x", None) for text in texts]
-    assert read(Tsv(path), tmp_path, max_pairs=5) == expected
-    sizes = unit_sizes(tmp_path)
-    assert sizes == [4, 5, 1]
-    first = cut(Tsv(path), tmp_path, max_pairs=5)  # from the index
-    assert [(unit.parts[0].first_row, unit.rows) for unit in first] == [(0, 4), (4, 5), (9, 1)]
-    (tmp_path / "work/units-000.json").unlink()
-    (tmp_path / "work/chunk-000-00001.arrow").unlink()
-    assert cut(Tsv(path), tmp_path, max_pairs=5) == first  # from the text
-    assert read(Tsv(path), tmp_path, max_pairs=5) == expected
-
-
-def test_tables_can_have_more_text_than_32_bits_can_address():
-    assert corpora_rows.ROW_SCHEMA.field("source").type == pa.large_string()
-    assert corpora_rows.decode_lines([b"a"], [b"x"]).schema == corpora_rows.ROW_SCHEMA
 
 
 # TSV.
@@ -308,40 +281,7 @@ def test_dotted_keys_reach_into_objects(tmp_path, line, expected):
     assert row == ((text, "", expected) if expected == "malformed" else expected)
 
 
-# Files of single texts.
-
-
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_read_texts(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(text_files, "SLICE_LINES", 2)
-    content = "\ufeffa\r\nb\u2028c\n\nd".encode() + b"\xff\ne"
-    path = text_file(tmp_path, f"texts.txt{suffix}", COMPRESS[suffix](content))
-    assert list(read_texts(path)) == [["a", "b\u2028c"], [""], ["e"]]
-
-
-# Descriptions of sources.
-
-
 # Real corpora, in their original state.
-
-
-def test_every_line_of_messy_corpora_is_a_row(tmp_path, shared_data):
-    paths = sorted((shared_data / "messy").glob("*.gz"))
-    assert len(paths) == 10
-    for index, path in enumerate(paths):
-        with gzip.open(path) as file:
-            lines = file.read().split(b"\n")
-        lines = lines if lines[-1] else lines[:-1]
-        source = Jsonl(str(path), "zh", "en") if ".jsonl" in path.name else Tsv(str(path))
-        (tmp_path / str(index)).mkdir()
-        rows = read(source, tmp_path / str(index), max_pairs=500)
-        assert len(rows) == len(lines)
-        for line, (text, translation, fault) in zip(lines, rows, strict=True):
-            assert fault is None
-            if isinstance(source, Jsonl):
-                assert json.loads(line) == {"zh": text, "en": translation}
-            else:
-                assert line.decode().removesuffix("\r").split("\t")[:2] == [text, translation]
 
 
 @pytest.mark.parametrize("name", ["c.jsonl:a:b", "c.tsv"])

@@ -184,22 +184,6 @@ def test_csv_round_trip(tmp_path_factory, data, columns, block_bytes):
         assert rows_of(path, text.getvalue().encode()) == (names, [tuple(row) for row in rows])
 
 
-@pytest.mark.parametrize("block_bytes", [41, 1000])
-def test_a_quotation_mark_inside_a_cell_does_not_split_a_row(tmp_path, monkeypatch, block_bytes):
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr(delimited, "_TAIL_BYTES", block_bytes // 2)
-    rows = [('5" disk', "x"), ("a\nb", "y"), ("z", 'it"s')] * 900
-    lines = [b'5" disk,x\n', b'"a\nb",y\n', b'z,it"s\n'] * 900
-    assert rows_of(tmp_path / "t.csv", b"a,b\n" + b"".join(lines)) == (["a", "b"], rows)
-
-
-def test_a_row_may_extend_over_two_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1000)
-    rows = [("1", "x\n" * 450), ("2", "y" * 900), ("3", "z\n" * 450)] * 3
-    content = b"".join(f'{a},"{b}"\n'.encode() for a, b in rows)
-    assert rows_of(tmp_path / "t.csv", b"a,b\n" + content) == (["a", "b"], rows)
-
-
 @pytest.mark.parametrize("content", [b"a,b\n1,2\n3,", b'a,b\n1,2\n3,"'], ids=["line", "cell"])
 def test_a_row_beyond_the_limit_is_refused_without_reading_it(tmp_path, content):
     path = tmp_path / "t.csv"

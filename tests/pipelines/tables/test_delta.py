@@ -106,21 +106,10 @@ def test_data_files_have_paths_partitions_and_the_schema_of_the_table(tmp_path):
     assert first.schema == rows.schema
 
 
-def test_no_table(tmp_path):
-    assert "is not a Delta table" in refused(found, f"delta:{tmp_path}")
-    assert "is not a Delta table" in refused(found, f"delta:{tmp_path}/nowhere")
-
-
 def test_an_empty_table(table):
     DeltaTable(table).delete()
     [file] = found(f"delta:{table}")
     assert (file.is_empty, file.size, file.schema.names) == (True, 0, ROWS.schema.names)
-
-
-def test_a_version_that_does_not_exist(table):
-    message = refused(found, f"delta:{table}@5")
-    assert "version 5 of the Delta table" in message
-    assert message.endswith("Choose another version, up to 0")
 
 
 def test_a_log_that_cannot_be_read(table):

@@ -6,8 +6,6 @@ import sys
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tt.model.errors import UserError
 from tt.pipelines.tables.lakehouse import (
@@ -17,10 +15,6 @@ from tt.pipelines.tables.lakehouse import (
     open_output,
     parse_address,
 )
-
-INTEGERS = [
-    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -48,11 +42,6 @@ def test_incomplete_addresses(argument):
         parse_address(argument)
 
 
-def test_an_output_has_no_version():
-    with pytest.raises(UserError, match="Remove @3 from delta:products@3"):
-        open_output("delta:products@3")
-
-
 @pytest.mark.parametrize(("kind", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
 def test_a_missing_package(kind, package, monkeypatch):
     monkeypatch.delitem(sys.modules, f"tt.pipelines.tables.{kind}", raising=False)
@@ -61,19 +50,6 @@ def test_a_missing_package(kind, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UserError, match=f"{kind}: tables need .*-m pip install .*{package}"):
         open_output(f"{kind}:lake.ns.t")
-
-
-@given(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS[:4]))
-def test_an_integer_type_fits_if_both_of_its_limits_can_be_cast(kind, target):
-    signed = pa.types.is_signed_integer(kind)
-    largest = 2 ** (kind.bit_width - signed) - 1
-    limits = pa.array([largest, -largest - 1 if signed else 0], kind)
-    try:
-        limits.cast(target)
-        can_cast = True
-    except pa.ArrowInvalid:
-        can_cast = False
-    assert fits(kind, target) == can_cast
 
 
 @pytest.mark.parametrize(

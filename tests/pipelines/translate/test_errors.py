@@ -154,6 +154,7 @@ def test_each_row_is_read_once_even_if_several_links_point_to_it(tmp_path):
     write(tmp_path / "other/input.parquet", numbered(2))
     (tmp_path / "in/latest").symlink_to(tmp_path / "in/part=1")
     (tmp_path / "in/part=2").symlink_to(tmp_path / "other")
+    (tmp_path / "in/part=1/back").symlink_to(tmp_path / "in")
     assert translate(tmp_path / "in", tmp_path / "out").rows == 5
     assert (tmp_path / "out/part=2/input-00000-of-00001.parquet").is_file()
     assert not (tmp_path / "out/latest").exists()
