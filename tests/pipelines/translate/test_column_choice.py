@@ -18,8 +18,6 @@ from translation_jobs import (
     write,
 )
 
-from tt.model.errors import UserError
-from tt.pipelines.translate.options import TranslateOptions
 from tt.pipelines.translate.schemas import HUGGING_FACE, PANDAS, SPARK
 
 ROWS = {"id": [1, 2], "text": ["ab", "cd"], "note": ["x", None], "raw": [b"1", b"2"]}
@@ -166,18 +164,3 @@ def test_columns_that_a_file_lacks_are_refused(tmp_path, source):
     translate([source, other], tmp_path / "out", **options)
     [skipped] = manifest(tmp_path / "out")["skipped_files"]
     assert skipped["file"] == "a.parquet"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"keep_columns": ("id",), "drop_columns": ("text",)}, "contradict each other. Remove"),
-        ({"keep_columns": ("id,",)}, "`keep_columns` must be a list of column names. Received: "),
-        ({"drop_columns": ("",)}, "`drop_columns` must be a list of column names. Received: ''"),
-        ({"output_column": ""}, "`output_column` must be the name of a column"),
-    ],
-)
-def test_options_that_choose_no_columns_are_refused(options, message):
-    with pytest.raises(UserError) as caught:
-        TranslateOptions(input=("in.parquet",), output="out", **options)
-    assert message in str(caught.value)

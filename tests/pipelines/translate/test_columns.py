@@ -127,7 +127,7 @@ def test_partition_columns_are_kept_in_folder_names(tmp_path):
     assert table["translation"].to_pylist() == [*turned(2), *turned(3)]
 
 
-@pytest.mark.parametrize("compression", ["gzip", "none"])
+@pytest.mark.parametrize("compression", ["gzip", "none", "snappy"])
 def test_output_files_have_the_requested_compression(tmp_path, compression):
     source = write(tmp_path / "in.parquet", numbered(3))
     translate(source, tmp_path / "out", compression=compression)

@@ -239,20 +239,6 @@ def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path):
     assert not list(out.rglob("*.arrow"))
 
 
-def test_failed_rows_are_retried(tmp_path):
-    source, out, options = put(tmp_path / "in.jsonl", jsonl_of(ROWS)), tmp_path / "out", OPTIONS
-    fail_at.add("n25")
-    assert translate(source, out, **options).manifest["failed_rows"] == 1
-    before = output_bytes(out)
-    fail_at.clear()
-    summary = translate(source, out, retry_failed=True, **options)
-    assert (summary.manifest["failed_rows"], summary.run_rows) == (0, 1)
-    after = output_bytes(out)
-    assert [each for each in before if before[each] != after[each]] == ["in-00003-of-00005.parquet"]
-    translate(source, tmp_path / "undisturbed", **options)
-    assert after == output_bytes(tmp_path / "undisturbed")
-
-
 @pytest.mark.parametrize(
     "change", [lambda data: data + b"9,more\n", lambda data: data[:-4] + b"x,y\n"]
 )

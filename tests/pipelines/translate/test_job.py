@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from block_reading import table_of
 from damage import damage_text
-from fakes import crash_at
 from translation_jobs import (
     NO_FLAGS,
     NO_ROWS,
@@ -64,15 +63,6 @@ def test_a_large_row_group_is_divided_into_units_with_all_columns(tmp_path):
         "translation_error": [None] * 25,
         "translation_flags": [[]] * 25,
     }
-
-
-def test_500_row_groups_of_one_row_give_one_file(tmp_path):
-    source = write(tmp_path / "small.parquet", numbered(500), row_group_size=1)
-    assert translate(source, tmp_path / "out", unit_rows=500).manifest["units"] == 1
-    [name] = outputs(tmp_path / "out")
-    table = read(tmp_path / "out" / name)
-    assert table.column("id").to_pylist() == list(range(500))
-    assert table.column("translation").to_pylist() == turned(500)
 
 
 def test_statuses_are_counted_per_file_and_in_total(tmp_path):
@@ -216,32 +206,11 @@ def test_relative_paths_and_several_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "one.parquet", numbered(1))
     write(tmp_path / "two.parquet", numbered(2))
-    translate(["one.parquet", "./two.parquet"], "out/", compression="snappy")
+    translate(["one.parquet", "./two.parquet"], "out/")
     assert outputs(tmp_path / "out") == [
         "one-00000-of-00001.parquet",
         "two-00000-of-00001.parquet",
     ]
-    metadata = pq.read_metadata(tmp_path / "out/two-00000-of-00001.parquet")
-    assert metadata.row_group(0).column(0).compression == "SNAPPY"
-
-
-def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path):
-    source = write(tmp_path / "input.parquet", numbered(40))
-    crash_at.add("row 25")
-    with pytest.raises(Exception, match="the worker dies here"):
-        translate(source, tmp_path / "out", unit_rows=10)
-    crash_at.clear()
-    out = tmp_path / "out"
-    assert "input-00002-of-00004.parquet" not in outputs(out)
-    assert not (out / "_tt/manifest.json").exists()
-    (out / "_tt/unfinished.left-by-a-kill.tmp").write_bytes(b"half")
-    kept = outputs(out)
-    times = {name: (out / name).stat().st_mtime_ns for name in kept}
-    summary = translate(source, out, unit_rows=10)
-    assert (summary.manifest["units"], summary.reused_units) == (4, len(kept))
-    assert {name: (out / name).stat().st_mtime_ns for name in kept} == times
-    assert read_all(out).column("translation").to_pylist() == turned(40)
-    assert [name for name in files_below(out) if name.endswith(".tmp")] == []
 
 
 def test_only_missing_and_damaged_outputs_are_written_again(tmp_path):
@@ -262,28 +231,6 @@ def test_only_missing_and_damaged_outputs_are_written_again(tmp_path):
     assert (out / names[2]).stat().st_mtime_ns == time
 
 
-def test_a_finished_job_does_not_load_the_model(tmp_path):
-    source = write(tmp_path / "input.parquet", numbered(3))
-    first = translate(source, tmp_path / "out", unit_rows=2)
-    second = translate(source, tmp_path / "out", unit_rows=2, load=load_nothing)
-    assert (second.already_finished, second.reused_units) == (True, 2)
-    assert second.manifest == first.manifest
-
-
-@pytest.mark.parametrize("loss", ["all", "a byte"])
-def test_a_job_is_not_finished_if_an_output_is_missing_or_truncated(tmp_path, loss):
-    source = write(tmp_path / "input.parquet", numbered(3))
-    translate(source, tmp_path / "out", unit_rows=2)
-    path = tmp_path / "out/input-00001-of-00002.parquet"
-    if loss == "all":
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:-1])
-    summary = translate(source, tmp_path / "out", unit_rows=2)
-    assert (summary.already_finished, summary.reused_units) == (False, 1)
-    assert read_all(tmp_path / "out").column("translation").to_pylist() == turned(3)
-
-
 def test_input_and_output_folders_can_be_moved(tmp_path):
     """The files keep their modification times, as with `cp -p`."""
     write(tmp_path / "in/x/a.parquet", numbered(10))
@@ -302,20 +249,6 @@ def test_pages_of_the_output_have_checksums(tmp_path):
     damage_text(path, b"3 wor")
     with pytest.raises(OSError, match="CRC"):
         pq.read_table(path, page_checksum_verification=True)
-
-
-def test_bundles_that_run_twice_change_nothing(tmp_path):
-    source = write(tmp_path / "input.parquet", numbered(30))
-    once = translate(source, tmp_path / "once", unit_rows=4)
-    twice = translate(
-        source, tmp_path / "twice", unit_rows=4, arguments=["--direct_runner_bundle_repeat=1"]
-    )
-    assert twice.manifest["last_run"] == once.manifest["last_run"]
-    assert without_run(twice.manifest) == without_run(once.manifest)
-    assert files_below(tmp_path / "twice") == files_below(tmp_path / "once")
-    for name in outputs(tmp_path / "once"):
-        content = (tmp_path / "twice" / name).read_bytes()
-        assert content == (tmp_path / "once" / name).read_bytes()
 
 
 def test_two_workers_share_one_model_and_write_the_same_files(tmp_path):

@@ -215,15 +215,8 @@ def test_names_with_special_characters(lake, tmp_path):
     assert path == str(lake.folder("out") / "a %41+é-00000-of-00001.parquet")
 
 
-def test_options_and_inputs_that_tables_do_not_support(lake, tmp_path):
+def test_inputs_that_tables_do_not_support(lake, tmp_path):
     lake.append("in", numbered(2))
-    for options, problem in (
-        ({"format": "csv"}, "tables contain Parquet. Remove `format`. Received: csv"),
-        ({"overwrite": True}, "`overwrite` cannot replace files that are part of a table"),
-        ({"retry_failed": True}, "`retry_failed` cannot replace files that are part of a table"),
-    ):
-        assert refused(lake.address("in"), lake.address("out"), **options).startswith(problem)
-    assert "is in the output folder" in refused(lake.address("in"), lake.address("in"))
     (tmp_path / "in.csv").write_text("text\nrow 1\n")
     message = refused(tmp_path / "in.csv", lake.address("out"))
     assert "can only be written from Parquet files and tables" in message

@@ -7,7 +7,6 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fakes import crash_at, fail_at
 from memory_store import MemoryStore
 from translation_jobs import (
     TWO_WORKERS,
@@ -16,9 +15,7 @@ from translation_jobs import (
     output_bytes,
     outputs,
     read,
-    read_all,
     translate,
-    turned,
     write,
 )
 
@@ -57,28 +54,6 @@ def test_only_the_missing_units_of_a_run_are_translated(tmp_path, long_runs):
     assert output_bytes(out) == before
     assert {name: (out / name).stat().st_mtime_ns for name in times} == times
     assert len(missing) == 2
-
-
-def test_a_run_that_crashes_keeps_its_finished_units(tmp_path, long_runs):
-    source, out = write(tmp_path / "in.parquet", numbered(80)), tmp_path / "out"
-    crash_at.add("row 45")
-    with pytest.raises(Exception, match="the worker dies here"):
-        translate(source, out, unit_rows=10)
-    assert len(outputs(out)) == 4
-    crash_at.clear()
-    summary = translate(source, out, unit_rows=10)
-    assert (summary.manifest["units"], summary.reused_units) == (8, 4)
-    assert read_all(out)["translation"].to_pylist() == turned(80)
-
-
-def test_failed_rows_of_a_run_are_retried(tmp_path, long_runs):
-    source, out = write(tmp_path / "in.parquet", numbered(80)), tmp_path / "out"
-    fail_at.update({"row 15", "row 71"})
-    assert translate(source, out, unit_rows=10).manifest["failed_rows"] == 2
-    fail_at.clear()
-    summary = translate(source, out, unit_rows=10, retry_failed=True)
-    assert (summary.manifest["failed_rows"], summary.reused_units, summary.run_rows) == (0, 6, 2)
-    assert read_all(out)["translation"].to_pylist() == turned(80)
 
 
 # Object stores.
