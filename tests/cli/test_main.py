@@ -75,28 +75,6 @@ def test_preprocess_passes_options_to_beam(folder, capsys):
     assert not (folder / "input.parquet").exists(), "only the embedded corpus writes this file"
 
 
-def test_vocabulary_size_from_the_error_message_works(folder, capsys):
-    write_corpus(folder)
-    assert run("preprocess", *TEXTS[:4], "--vocabulary-size", "800") == 2
-    advised = re.search(r"--vocabulary-size (\d+)", last_error(capsys))[1]
-    assert not (folder / "dataset").exists(), "the failed command must leave no folder"
-    assert run("preprocess", *TEXTS[:4], "--vocabulary-size", advised) == 0
-    assert (folder / "dataset/dataset.json").is_file()
-
-
-def test_vocabulary_of_8000_is_an_error_only_if_requested(folder, capsys):
-    write_corpus(folder)
-    (folder / "c.yaml").write_text("vocabulary_size: 8000\n")
-    assert run("preprocess", *TEXTS[:4], "--config", "c.yaml") == 2
-    assert "SentencePiece cannot train vocabulary.spm of 8000 tokens" in last_error(capsys)
-    assert run("preprocess", *TEXTS[:4]) == 0
-    printed = capsys.readouterr().err
-    [size] = re.findall(r"vocabulary +(\d+) tokens, shared", printed)
-    assert DatasetManifest.load(folder / "dataset").source_vocabulary_size == int(size)
-    assert run("preprocess", *TEXTS[:4]) == 0
-    assert "already finished" in capsys.readouterr().err
-
-
 def options_of(folder, capsys, *arguments):
     """Run `tt preprocess`, and return the options in the manifest."""
     assert run("preprocess", *TEXTS, *arguments) == 0, capsys.readouterr().err
@@ -185,7 +163,6 @@ def test_output_can_be_on_another_file_system(folder, capsys):
     ("arguments", "message"),
     [
         (["--data-dir", "x"], "these options need a corpus: --data-dir"),
-        ([*TEXTS, "--vocabulary-size", "0"], "--vocabulary-size must be 8 to"),
         ([*TEXTS, "--", "--runner=Flnk"], "there is no runner Flnk. Set --runner "),
         ([*TEXTS, "--", "--no-such-flag=1"], "Beam has no option --no-such-flag=1."),
         (
@@ -193,24 +170,16 @@ def test_output_can_be_on_another_file_system(folder, capsys):
             "--source-language must be the code of one language, such as en, de or zh-Hant. "
             "Received: English",
         ),
-        (["--source", "nofs://b/x", "--target", "a.xx"], "nofs://b/x cannot be looked up"),
         (["--source", "a.en"], "1 --source .* and 0 --target"),
         ([*TEXTS, "--encoding", "latin-99"], "--encoding must be one .* Received: 'latin-99'"),
         (
             ["a.en", "a.xx"],
             r"If a.en belongs to a pair .* both with a.en\+OTHER, or with --source and --target",
         ),
-        (["a.parquet", "--source-column", "english"], "english.*en, xx"),
-        (["--source", "a.en", "--target", "short.xx"], "60.*59|59.*60"),
-        ([*TEXTS[:4], "--vocabulary-size", "8000"], "8000.*--vocabulary-size"),
         ([*TEXTS[:4], "--vocab", "no.spm"], "no.spm"),
         (
             [*TEXTS[:4], "--vocab", "a.en", "--byte-fallback", "--vocabulary-size", "99"],
             "--vocab cannot be combined .* Received: --vocabulary-size, --byte-fallback. Remove",
-        ),
-        (
-            [*TEXTS, "--unicode-form", "NFD"],
-            "--unicode-form must be one of NFC, NFKC, none. Received: NFD",
         ),
         ([*TEXTS, "--min-tokens", "300"], "--min-tokens <= --max-tokens. Received: 300 and 256"),
         ([*TEXTS, "--output", "thesis"], "thesis"),
@@ -218,9 +187,6 @@ def test_output_can_be_on_another_file_system(folder, capsys):
 )
 def test_errors_of_preprocess(folder, capsys, arguments, message):
     write_corpus(folder)
-    lines = (folder / "a.xx").read_text().splitlines(keepends=True)
-    (folder / "short.xx").write_text("".join(lines[:-1]))
-    pq.write_table(pa.table({"en": ["a"], "xx": ["b"]}), folder / "a.parquet")
     (folder / "thesis").mkdir()
     (folder / "thesis/thesis.tex").write_text("")
     assert run("preprocess", *arguments) == 2
@@ -262,10 +228,6 @@ def test_translate_batch_keeps_rows_and_columns(with_model, capsys):
     assert re.findall(r"^text +(\w+) +(\d+) *$", shown, re.MULTILINE) == [
         ("ok", "2"), ("null", "1"), ("empty", "2"), ("too_long", "1"),
     ]  # fmt: skip
-    assert run("translate-batch", "input.parquet", "--beam-size", "2", "--on-too-long", "skip") == 0
-    assert "Already finished" in capsys.readouterr().err
-    assert run("translate-batch", "input.parquet", "--beam-size", "3", "--on-too-long", "skip") == 2
-    assert "--beam-size was 2 and is now 3" in last_error(capsys)
 
 
 def test_too_many_failed_rows_give_exit_code_1(with_model, capsys):
@@ -299,8 +261,6 @@ def test_too_many_failed_rows_give_exit_code_1(with_model, capsys):
     )
     assert run(*both, "--compression", "gzip", "--compute-type", "bfloat16") == 2
     assert "--compute-type was float32 and is now bfloat16" in last_error(capsys)
-    assert run(*both, "--engine", "pencil") == 2
-    assert "--engine must be one of" in last_error(capsys)
 
 
 def test_unsupported_engine_options_leave_no_output_folder(with_model, capsys):
@@ -328,33 +288,16 @@ def test_translate_batch_loads_an_export_for_ctranslate2(with_model, capsys):
     assert find_model("exported", engine=engine, report=print).size == size
 
 
-def test_local_files_on_dataflow_are_an_error(folder, capsys):
-    pq.write_table(pa.table({"text": ["one"]}), "input.parquet")
-    assert run("translate-batch", "input.parquet", "--", "--runner=DataflowRunner") == 2
-    assert last_error(capsys) == (
-        "tt: error: INPUT input.parquet is a path on this machine, which Dataflow's workers cannot "
-        "reach. Choose a gs:// path"
-    )
-    assert not (folder / "translated").exists()
-
-
 def test_errors_of_translate_batch(with_model, capsys):
-    assert run("translate-batch", "nowhere.parquet") == 2
-    assert last_error(capsys) == (
-        "tt: error: no file matches the input nowhere.parquet. Check the path"
-    )
+    MemoryFileSystem.clear()
     assert run("translate-batch", "mem://b/x.parquet", "--output", "mem://b/out") == 2
     assert capsys.readouterr().err == (
         "Checking mem://b/x.parquet, mem://b/out\n"
         "tt: error: no file matches the input mem://b/x.parquet. Check the path\n"
     )
-    pq.write_table(pa.table({"a": ["x"], "b": ["y"], "n": [1]}), "two.parquet")
+    pq.write_table(pa.table({"a": ["x"], "b": ["y"]}), "two.parquet")
     assert run("translate-batch", "two.parquet") == 2
     assert "--text-column" in last_error(capsys)
-    assert run("translate-batch", "two.parquet", "--text-column", "c") == 2
-    assert "'c'" in last_error(capsys)
-    assert run("translate-batch", "two.parquet", "--text-column", "n") == 2
-    assert "int64" in last_error(capsys)
     assert run("translate-batch", "two.parquet", "--text-column", "a", "--model", "no") == 2
     assert "no model folder at no" in last_error(capsys)
     assert run("translate-batch", "two.parquet", "--model", "two.parquet") == 2

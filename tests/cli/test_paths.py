@@ -63,18 +63,6 @@ def test_preprocess_accepts_urls(tmp_path, monkeypatch, capsys):
     assert "names a file on the machine server" in capsys.readouterr().err
 
 
-def test_evaluate_accepts_urls(tmp_path, capsys):
-    (tmp_path / "a b.txt").write_text("one two three four five\n")
-    url = f"file://{tmp_path}/a%20b.txt"
-    assert run("evaluate", url, "--reference", url) == 0
-    assert " = 100.0" in capsys.readouterr().out
-    assert run("evaluate", f"file://{tmp_path}/none", "--reference", url) == 2
-    assert capsys.readouterr().err == (
-        f"tt: error: {tmp_path}/none cannot be read: No such file or directory. "
-        "Choose a text file\n"
-    )
-
-
 OUTPUTS = {
     "preprocess": ("preprocess", "a.en+a.xx", *TEXTS[4:], "--output"),
     "train": ("train", "--dataset", "DATASET", "--run"),

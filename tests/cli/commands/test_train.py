@@ -209,22 +209,9 @@ def test_errors_of_train(folder, small_dataset, capsys):
     assert "dataset is not a finished dataset folder" in last_error(capsys)
     (folder / "dataset").symlink_to(small_dataset)
     for flags, message in {
-        (
-            "--preset",
-            "huge",
-        ): "--preset must be one of tiny, small, base, big, student-tiny, "
-        "student-base. Received: huge",
-        ("--strategy", "tpu"): "--strategy must be one of auto, one-device, mirrored, multi-worker",
         ("--strategy", "multi-worker"): "TF_CONFIG must describe a cluster",
         ("--devices", "gpu:7"): "this machine has no device 'gpu:7', only CPU:0",
-        (
-            "--preset",
-            "tiny",
-            "--heads",
-            "7",
-        ): "multiple of twice --heads. Received: 128 and 7",
-        ("--norm", "sandwich"): "--norm must be one of post, pre. Received: sandwich",
-        ("--best-metric", "ter"): "--best-metric must be one of loss, nll, perplexity, bleu, chrf",
+        ("--preset", "tiny", "--heads", "7"): "multiple of twice --heads. Received: 128 and 7",
         ("--run", "s3://bucket/run"): "must be a local folder or one on gs://",
         ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, but a batch has 5",
     }.items():

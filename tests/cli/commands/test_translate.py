@@ -62,17 +62,6 @@ def test_report_has_the_numbers_of_failed_lines(chunk):
     assert said == ["1 line with status 'too_long' (at 1)"]
 
 
-def test_lines_of_unknown_tokens_are_empty_and_reported():
-    found, said = translated("ab\nж\nжc\nжжd\n".encode())
-    assert found == "ba\n\ncж\n\n"
-    assert said == [
-        "2 lines with status 'unknown' "
-        "(at 2: 1 of 1 letters and symbols are unknown to the model, "
-        "4: 2 of 3 letters and symbols are unknown to the model)"
-    ]
-    assert translated("ж\n".encode(), scored=1)[0] == "-inf ||| \n"
-
-
 def test_report_has_the_numbers_for_each_flag():
     report = LineReport()
     made = [("ok", ()), ("ok", ("copy", "short")), ("incomplete", ("incomplete", "short"))]
@@ -143,18 +132,10 @@ def test_closed_stream_is_an_error_on_one_line(trained_toy, monkeypatch, capsys,
     ("arguments", "message"),
     [
         (["--n-best", "5"], "--n-best must be at most --beam-size, 4. Received: 5"),
-        (["--on-too-long", "cut"], "--on-too-long must be one of split, truncate, skip"),
         (
             ["--source-language", "english"],
             "--source-language must be the code of one language, such as en, de or zh-Hant. "
             "Received: english",
-        ),
-        (["--max-source-tokens", "2"], "--max-source-tokens must be at least 3"),
-        (["--max-length-ratio", "-1"], "--max-length-ratio must be finite and not negative"),
-        (["--engine", "gpt"], "--engine must be one of tensorflow, ctranslate2. Received: gpt"),
-        (
-            ["--engine", "tensorflow", "--compute-type", "int8"],
-            "engine tensorflow must be one of float32, bfloat16, float16. Received",
         ),
         (["--model", "nowhere"], "no model folder at nowhere"),
     ],

@@ -104,18 +104,14 @@ def test_mistakes_give_a_one_line_error(kafka, trained_toy, tmp_path):
     for arguments, said in (
         ([source, output], "--group is missing"),
         ([source, "--group", "g"], "OUTPUT"),
-        ([source, source, "--group", "g"], "would be translated again"),
         ([source, kafka.url("none"), "--group", "g"], "there is no topic none"),
         ([*good, "--dead-letter", kafka.url("dead")], "but --dead-letter names it"),
         ([*good, "--dead-letter", f"{nobody}x"], "must have the same brokers as OUTPUT"),
         ([nobody, output, "--group", "g"], "no Kafka broker answers"),
         ([source, output, "--group", "g", "--model", tmp_path], "contains no exported model"),
         ([*good, "--kafka-config", config], "librdkafka does not accept no.such"),
-        ([*good, "--n-best", "2"], "--n-best needs --field"),
         ([*good, "--metrics-port", kafka.address.rpartition(":")[2]], "--metrics-port"),
         ([*good, "--metrics-file", tmp_path], "--metrics-file"),
-        ([*good, "--", "--direct_num_workers=2"], "is one process that uses all cores"),
-        ([*good, "--", "--runner=SparkRunner"], "runs only on Dataflow or on this machine"),
     ):
         line = refused(*arguments)
         assert said in line, line

@@ -253,7 +253,6 @@ def test_import_stores_options_that_the_folder_lacks(layouts, tmp_path):
         ({"target_language": "tlh"}, "`target_language` must be one language of the model"),
         ({"target_vocabulary": "x.spm"}, "needs `source_vocabulary`"),
         ({"source_vocabulary": "gone.spm"}, "no SentencePiece model at"),
-        ({"format": "fairseq"}, "`format` must be one of huggingface, ctranslate2"),
         ({"format": "huggingface", "source_prefix": "x"}, "`source_prefix` is not available for"),
     ],
 )

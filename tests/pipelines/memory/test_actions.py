@@ -277,7 +277,6 @@ def test_memories_and_outputs_that_cannot_be_used_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"action": "edit"}, "must be one of add, export, show. Received: edit"),
         ({"action": "add", **LANGUAGES}, "`files` is empty"),
         ({"action": "add", "files": ("a",), "target_language": "de"}, "needs the languages"),
         ({"action": "add", "files": ("a",), **LANGUAGES, "kind": "human"}, "`kind` has no effect"),

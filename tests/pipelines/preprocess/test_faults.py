@@ -151,20 +151,6 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_full_disk_is_one_clear_error(job, undisturbed, small_disk):
-    expected, _, manifest = undisturbed
-    output = small_disk / "data"
-    code, report = job.run(output)
-    assert code == 0
-    assert "No space left on device. Free some space and run the same command" in report["error"]
-    assert not (output / MANIFEST_FILE).exists()
-    assert not list(output.rglob("*.tmp"))
-    subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
-    assert job.run(output)[0] == 0
-    assert digest(output) == expected
-    assert DatasetManifest.load(output) == manifest
-
-
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.99])
 def test_full_disk_loses_nothing(job, undisturbed, tmp_path, share):
     """A limit on the size of files replaces a full disk. Each share makes another file fail."""

@@ -67,17 +67,6 @@ def test_other_languages_and_mixed_corpora_are_not_refused(tmp_path):
     check([same], **BOTH)
 
 
-def test_command_ends_with_one_line_and_writes_nothing(tmp_path, capsys):
-    path = write_tsv(tmp_path / "a.tsv", GERMAN, ENGLISH).path
-    languages = ("--source-language", "en", "--target-language", "de")
-    for flags in ((), ("--dry-run",)):
-        assert run("preprocess", path, *languages, *flags, "--output", tmp_path / "out") == 2
-        assert last_error(capsys).endswith(
-            "Write :1:0 after its path, or set --source-language de and --target-language en"
-        )
-        assert not (tmp_path / "out").exists()
-
-
 CORPORA = [
     ("multi30k/val", "en", "fr"), ("tatoeba_de_en/dev", "de", "en"), ("news_zh_en/dev", "zh", "en")
 ]  # fmt: skip

@@ -133,15 +133,6 @@ def test_users_patterns_and_symbols_can_be_combined(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [("(x", "is not a regular expression"), ("x*", "matches an empty string")],
-)
-def test_bad_pattern_is_an_error(tmp_path, pattern, message):
-    with pytest.raises(UserError, match=message):
-        options(tmp_path, protect_regex=(pattern,))
-
-
 def test_pairs_that_differ_only_in_their_spans_are_duplicates(tmp_path):
     pairs = [(f"{sentence(i)} {10_000 + i}", f"{10_000 + i} x{i}") for i in range(50)]
     more = [(f"{sentence(i)} {20_000 + i}", f"{20_000 + i} x{i}") for i in range(10)]

@@ -1,11 +1,8 @@
 """The test split is disjoint from training and validation, and its texts can be translated."""
 
-import json
-
 import pyarrow.parquet as pq
 import pytest
 from block_reading import table_of
-from command_line import run
 from corpora import (
     ONE_THREAD,
     PAIRS,
@@ -197,14 +194,3 @@ def test_fractions_are_at_most_a_half_together(tmp_path):
         source=files[:1], target=files[1:], validation=(held_out,), options=chosen
     )
     assert request.plan()
-
-
-def test_command_writes_the_split(tmp_path, capsys):
-    source = write_pairs(tmp_path, PAIRS)
-    corpus = ("--source", source.source_path, "--target", source.target_path)
-    filters = ("--max-length-ratio", "0", "--min-letters", "0", "--vocabulary-type", "char")
-    flags = (*corpus, *filters, "--test-fraction", "0.1", "--output", tmp_path / "out")
-    assert run("preprocess", *flags) == 0
-    assert "test" in capsys.readouterr().err
-    written = json.loads((tmp_path / "out/dataset.json").read_text())
-    assert written["splits"]["test"]["tables"] == [TABLE]

@@ -127,8 +127,6 @@ def test_options_for_another_runner_are_refused(fields, said):
          "remove --project"),
         (("--accelerator", "l4"), "--accelerator must be GPU or GPU:NUMBER, such as nvidia-l4 or "
          "nvidia-tesla-t4:2. Received: l4"),
-        (("--runner", "flink", "--project", "p"), "--project needs --runner dataflow, but the job "
-         "has another runner. Choose that runner, or remove --project"),
         (("--runner", "dataflow"), "Dataflow needs --project. Set it, for example to PROJECT"),
         (("--runner", "dataflow", "--project", "p"), "Dataflow needs --region. Set it, for example "
          "to europe-west4"),
