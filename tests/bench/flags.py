@@ -5,8 +5,8 @@
 Reads the real corpora of `../shared/data`. For each corpus, in both directions, the limits are
 those that a model of its training pairs would store: quantiles of the token ratio, with a
 vocabulary of 8,000 (4,000 for the few labeled pairs). Prints the flagged rows per 10,000 human
-translations, the share of damaged translations that the flags find, the cuts that each share of
-the median finds, and how often flags fire on the outputs of real systems.
+translations, the share of damaged translations that the flags find, and how often flags fire on the
+outputs of real systems.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="Use only corpora with this name prefix.")
     given = parser.parse_args()
-    damaged, shares = Report(), Report()
+    damaged = Report()
     references: list[tuple[str, int, collections.Counter[str]]] = []
     for first in corpora():
         if not first.name.startswith(given.only):
@@ -258,7 +258,6 @@ def main() -> None:
             counts["shape"] = sum(bool(set(each) & set(SHAPE)) for each in found)
             counts["any"] = sum(map(bool, found))
             references.append((name, len(found), counts))
-            trade(corpus, limits, vocabulary, shares)
             for kind, flag, pairs in damages(corpus, limits, vocabulary):
                 if not pairs:
                     continue
@@ -273,33 +272,8 @@ def main() -> None:
     print("\nDamage that flags find, all corpora:")
     for kind, (found, rows) in damaged.counts.items():
         print(f"    {kind:<24}{rows:>9,} rows {found / rows:>8.2%}")
-    print("\n`without_end`, all corpora but TED: flagged human translations; cuts found")
-    for kind, (found, rows) in shares.counts.items():
-        print(f"    {kind:<24}{rows:>9,} rows {found / rows:>9.3%}")
     if not given.only:
         print_systems()
-
-
-def trade(corpus: Corpus, limits: Limits, vocabulary: Vocabulary, shares: Report) -> None:
-    """Add the counts that other shares of the median would flag and find if a full stop is lost."""
-    if corpus.name.startswith("TED"):
-        return
-
-    def ratios(pairs: Pairs) -> np.ndarray:
-        sides = [count(vocabulary, [pair[i] for pair in pairs]) - 2 for i in (0, 1)]
-        return sides[1] / np.maximum(sides[0], 1) / limits.usual
-
-    lost = [pair for pair in corpus.test if has_lost_end(pair[1], source=pair[0])]
-    whole = [pair for pair in corpus.test if has_lost_end("a", source=pair[0])]
-    flagged = ratios(lost) if lost else np.ones(1)
-    kinds = {
-        name: ratios(cut(whole, share, vocabulary)) if whole else np.ones(1)
-        for name, share in (("halves", 1 / 2), ("thirds", 1 / 3))
-    }
-    for share in (0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 1.0):
-        shares.add(f"{share:g} flags", int((flagged < share).sum()), len(corpus.test))
-        for name, found in kinds.items():
-            shares.add(f"{share:g} finds {name}", int((found < share).sum()), len(whole))
 
 
 def print_references(found: list[tuple[str, int, collections.Counter[str]]]) -> None:
