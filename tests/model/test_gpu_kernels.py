@@ -19,7 +19,6 @@ from trainers import changed, make_trainer
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.text.vocabulary import load_vocabularies
-from tt.model.training.loss import batch_sums
 from tt.model.transformer.search_options import Decoding
 from tt.model.transformer.transformer import Transformer, dtype_policy
 
@@ -147,19 +146,4 @@ def test_nodes_without_a_gpu_kernel_are_named():
     assert found == [
         "example: texts (AsString {'T': 'int32'})",
         "example: while/int32_product (MatMul {'T': 'int32'})",  # in the function of the loop
-    ]
-
-
-def test_a_cpu_operation_in_the_loss_is_found(dataset, tmp_path, monkeypatch):
-    def sums_with_texts(*arguments, **options):
-        sums = batch_sums(*arguments, **options)
-        texts = tf.strings.as_string(sums.correct, name="a_text")
-        return sums._replace(correct=tf.strings.to_number(texts))
-
-    monkeypatch.setattr("tt.model.training.step.batch_sums", sums_with_texts)
-    trainer = make_trainer(dataset, tmp_path / "run", training=changed(seed=2))
-    found, _ = without_kernel({"validate": trainer._step._sums.get_concrete_function()})
-    assert sorted(found) == [
-        "validate: StringToNumber (StringToNumber {'out_type': 'float32'})",
-        "validate: a_text (AsString {'T': 'float32'})",
     ]

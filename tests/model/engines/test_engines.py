@@ -9,14 +9,12 @@ import sys
 
 import pytest
 import tensorflow as tf
-from fake_gpus import FakeGpus
 from models import full_logits, random_rows, with_weight, write_model
 from toy import toy_sentences
 
-from tt.model.engines import ctranslate2_engine
 from tt.model.engines.loading import convert, load_translator
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
-from tt.model.engines.translator import Engine, count_used_gpus
+from tt.model.engines.translator import Engine
 from tt.model.errors import NotFiniteError, UserError
 from tt.model.formats.exports import export_ctranslate2
 from tt.model.formats.model_folder import model_fingerprint
@@ -187,16 +185,6 @@ def test_translations_at_the_limit_are_incomplete(random_model, engine, beam_siz
         tokens = len(target.encode([hypothesis.text])[0]) - 1  # without BOS
         assert (hypothesis.is_complete, hypothesis.tokens) == (tokens < 3, tokens), hypothesis
     assert {h.is_complete for h in hypotheses} == {True, False}
-
-
-def test_ctranslate2_uses_all_gpus(random_model, monkeypatch):
-    assert count_used_gpus(load(random_model, CTRANSLATE2, GREEDY)) == 0
-    expected = best_texts(translate(load(random_model, CTRANSLATE2, GREEDY)))
-    gpus = FakeGpus(2)
-    monkeypatch.setattr(ctranslate2_engine, "ctranslate2", gpus)
-    translator = load(random_model, CTRANSLATE2, GREEDY)
-    assert (count_used_gpus(translator), gpus.loaded) == (2, ["cuda"])
-    assert best_texts(translate(translator)) == expected
 
 
 def test_source_beyond_the_positions_is_an_input_error(model_folder):

@@ -112,17 +112,6 @@ def test_ids_outside_the_vocabulary_stop_the_run(tmp_path, toy_dataset):
         trainer.train(ignore)
 
 
-def test_folder_of_another_run_is_refused(toy_dataset, finish_run, tmp_path):
-    finish_run(tmp_path / "run")
-    with pytest.raises(UserError, match="`heads` was 4 and is now 2"):
-        make_trainer(toy_dataset, tmp_path / "run", heads=2)
-    with pytest.raises(UserError, match=r"`clip_norm` was not set and is now 1\.0"):
-        make_trainer(toy_dataset, tmp_path / "run", training=changed(clip_norm=1.0))
-    more = changed(steps=99, log_every=1, patience=3, keep_best=2)
-    assert make_trainer(toy_dataset, tmp_path / "run", training=more).training.steps == 99
-    assert json.loads((tmp_path / "run/config.json").read_text())["training"]["steps"] == 99
-
-
 # The options of a run, with other values than the run has.
 ACCEPTED = {
     "steps": 13, "epochs": 9, "patience": 3, "average": "last", "score_sentences": 60,

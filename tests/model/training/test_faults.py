@@ -8,12 +8,8 @@ import contextlib
 import dataclasses
 import json
 import os
-import random
 import shutil
-import signal
-import socket
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +17,7 @@ import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
-from commands import PATIENCE, Child, run_tt
+from commands import Child, run_tt
 from toy import write_dataset
 
 from tt.model.training.checkpoints import INDEX_FILE
@@ -216,65 +212,12 @@ def assert_same(run, undisturbed):
             assert found[part] == expected[part], part
 
 
-# Moments of a run, as its files show them.
-
-
-def count_lines(run):
-    try:
-        lines = (run / LOG_FILE).read_bytes().splitlines(keepends=True)
-        return sum(line.endswith(b"\n") and b'"start"' not in line for line in lines)
-    except FileNotFoundError:
-        return 0
-
-
 def named_checkpoints(run):
     try:
         index = json.loads((run / "checkpoints" / INDEX_FILE).read_text())
     except FileNotFoundError:
         return set()
     return {*index["last"], *index["best"], *([index["stop"]] if index["stop"] else [])}
-
-
-def is_reporting(run, step):
-    """Return whether the log has all lines before the report of a step."""
-    return count_lines(run) >= step + (step - 1) // 6  # the second term counts validations
-
-
-# Each case kills the run before a call of a function, or when a file would exceed `room` bytes
-# during that call, and names the expected moment. The cases of a list apply to one run in this
-# order. The calls are therefore counted from the last kill.
-WRITE = "tt.model.training.checkpoints:Checkpoints.write"
-
-
-def test_run_killed_at_random_times_resumes_identically(command, undisturbed, tmp_path):
-    run, chooser = tmp_path / "run", random.Random(21)
-    for step in sorted(chooser.sample(range(1, STEPS), 3)):
-        child = command.start(run)
-        deadline = time.monotonic() + PATIENCE
-        while child.is_alive() and not is_reporting(run, step) and time.monotonic() < deadline:
-            time.sleep(0.001)
-        time.sleep(chooser.uniform(0, 0.02))
-        child.kill_group()
-        assert child.wait().code in (0, -signal.SIGKILL)  # the run may have ended before the kill
-    command.finish(run)
-    assert_same(run, undisturbed)
-
-
-def test_second_process_is_refused_and_changes_nothing(command, undisturbed, tmp_path):
-    run = tmp_path / "run"
-    first = command.start(run)
-    deadline = time.monotonic() + PATIENCE
-    while not is_reporting(run, 2) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.kill(first.pid, signal.SIGSTOP)  # keeps the first process alive while the second one runs
-    line = error_of(command.run(run))
-    assert line == (
-        f"tt: error: another process trains in {run} (process {first.pid} on "
-        f"{socket.gethostname()}). Wait until it ends, or choose another --run"
-    )
-    os.kill(first.pid, signal.SIGCONT)
-    assert first.wait().code == 0
-    assert_same(run, undisturbed)
 
 
 # Each case sends SIGTERM before a call of a function, and names the checkpoint that follows:
@@ -407,6 +350,7 @@ def test_second_ctrl_c_stops_immediately(command, undisturbed, tmp_path):
 
 # From a call of a function on, `files` can grow by at most `room` bytes. The cases of a list apply
 # to one run in this order. The calls are therefore counted from the last stop.
+WRITE = "tt.model.training.checkpoints:Checkpoints.write"
 NO_ROOM = [
     {
         "vocabulary": {"where": "tt.model.training.run_folder:RunFolder.claim", "room": 100_000},

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from models import random_ids
-from numpy_gradients import gradients
-from numpy_training import Masks, NumpyModel, numpy_training
+from numpy_training import NumpyModel, numpy_training
 from toy import write_dataset, write_spelled_vocabularies
 from trainers import ignore, two_replicas
 
@@ -178,38 +177,6 @@ def test_run_with_the_paper_defaults_matches_numpy(shared_dataset, tmp_path):
     # Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), which is 0.25 at step 2.
     expected = [0.125, 0.25, 0.25 * (2 / 3) ** 0.5, 0.25 * 0.5**0.5]
     np.testing.assert_allclose([update.rate for update in updates], expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_numpy_gradients_match_finite_differences(shared_dataset, norm):
-    # This checks the oracle itself. In float64, central differences have about eight right digits.
-    config = make_config(shared_dataset, norm=norm, dropout=0.3)
-    generator = np.random.default_rng(0)
-    weights = {path: generator.normal(size=shape) for path, shape in weight_shapes(config).items()}
-    source, target = random_ids([6, 4], size=14), random_ids([5, 7], seed=3, size=14)
-
-    def losses(model):
-        return model.losses(source, target, smoothing=0.2, drop=Masks(1, 2))[0]
-
-    def loss(weights):
-        return losses(NumpyModel(config, weights)).data.item()
-
-    model = NumpyModel(config, weights)
-    value = losses(model)
-    found = gradients(value, list(model.weights.values()))
-    for path, gradient in zip(weights, found, strict=True):
-        direction = generator.normal(size=gradient.shape)
-        above, below = (
-            loss({**weights, path: weights[path] + sign * 1e-6 * direction}) for sign in (1, -1)
-        )
-        assert (above - below) / 2e-6 == pytest.approx((gradient * direction).sum(), rel=1e-4)
-
-
-def weight_shapes(config):
-    """Return the shape of each weight by its path in the product."""
-    from tt.model.transformer.transformer import Transformer
-
-    return {v.path: tuple(v.shape) for v in Transformer(config).trainable_variables}
 
 
 # The sites, rates and seeds of dropout

@@ -56,26 +56,6 @@ def test_run_resumes_identically(toy_dataset, tmp_path, effective):
     assert timeless(log_of(tmp_path / "run")) == timeless(log_of(tmp_path / "whole"))
 
 
-def test_finished_run_only_exports_again(toy_dataset, finish_run, tmp_path):
-    finish_run(tmp_path / "run")
-    again = make_trainer(toy_dataset, tmp_path / "run")
-    reports = []
-    (tmp_path / "run/model/config.json").unlink()
-    again.train(reports.append)
-    assert reports == []
-    assert (tmp_path / "run/model/config.json").is_file()
-
-
-def test_finished_run_continues_with_more_steps(toy_dataset, finish_run, tmp_path):
-    finish_run(tmp_path / "run", training=changed(steps=8))
-    longer = make_trainer(toy_dataset, tmp_path / "run")
-    assert longer.state.step == 8
-    longer.train(ignore)
-    whole = finish_run(tmp_path / "whole")
-    for expected, found in zip(weights_in(whole), weights_of(longer), strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_validation_at_the_start_of_a_resumed_run_is_kept(toy_dataset, tmp_path):
     # No validation was due at step 8 when the run was saved. With the new options, one is due.
     first = changed(steps=10, save_every=8, validate_every=5)

@@ -16,7 +16,6 @@ from tt.pipelines.memory.entries import (
     corrections_table,
     learned_table,
     list_entries,
-    merge_units,
     write_corrections,
     write_unit,
 )
@@ -118,24 +117,6 @@ def test_keys_of_texts_ignore_regions_but_not_scripts():
     assert key("en-US", "deu") == key("eng", "de")
     distinct = [key("en", "de"), key("de", "en"), key("en", "zh"), key("en", "zh-TW")]
     assert len({*distinct, key("en", "de", "A"), key("en", "de", "a ")}) == 6
-
-
-def test_merge_that_was_killed_before_it_deleted_files_is_repeated(tmp_path, monkeypatch):
-    for n in range(3):
-        store(tmp_path, learn(n))
-    with monkeypatch.context() as patched:
-        patched.setattr(entries, "delete", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            merge_units(str(tmp_path), job="job")
-    assert len(list_entries(str(tmp_path))) == 4
-    assert find(updated(tmp_path), 0, 1, 2) == {0, 1, 2}
-    merge_units(str(tmp_path), job="job")
-    assert len(list_entries(str(tmp_path))) == 1
-    assert find(updated(tmp_path), 0, 1, 2, 3) == {0, 1, 2}
-
-
-def interrupt(*_, **__):
-    raise KeyboardInterrupt
 
 
 def test_deleted_file_is_forgotten(tmp_path):

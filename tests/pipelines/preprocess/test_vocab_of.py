@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from corpora import ONE_THREAD, PAIRS, options, preprocess, write_pairs
-from huggingface_folders import write_marian
-from marian_models import PIECES, TEXTS, train_pieces
 from models import make_model
-from trainers import ignore, one_device
 
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
 from tt.model.formats.model_card import About, TrainingData
-from tt.model.formats.weights import load_model, save_model
-from tt.model.imports.importing import ImportRequest
+from tt.model.formats.weights import save_model
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.initial_model import InitialModel
-from tt.model.training.request import TrainRequest
-from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.request import PreprocessRequest
 
 LOWER = TextNormalization(lowercase=True)
@@ -94,37 +87,3 @@ def test_options_that_define_another_vocabulary_are_errors(model, tmp_path, chan
     with pytest.raises(UserError, match=message):
         request_with(model, tmp_path, **changes).plan()
     assert not (tmp_path / "dataset").exists()
-
-
-@pytest.mark.usefixtures("eager")
-def test_training_starts_from_an_opus_model(tmp_path):
-    """This OPUS-MT model has one embedding, although it has two SentencePiece models."""
-    imported, opus = tmp_path / "imported", write_marian(tmp_path / "opus")
-    train_pieces(opus / "target.spm", TEXTS["source"] + TEXTS["target"], size=PIECES - 10)
-    ImportRequest(format="huggingface", model=str(opus), output=str(imported)).write()
-    assert not load_vocabularies(imported).is_shared
-    corpus = write_pairs(tmp_path, list(zip(TEXTS["source"], TEXTS["target"], strict=True)))
-    job = PreprocessRequest(
-        corpora=("+".join(corpus.paths()),), vocab_of=str(imported),
-        options=PreprocessOptions(output=str(tmp_path / "dataset")),
-        beam_arguments=tuple(ONE_THREAD),
-    ).plan()  # fmt: skip
-    job.run()
-    training = TrainRequest(
-        dataset=tmp_path / "dataset", run=tmp_path / "run", init_from=imported,
-        training={"steps": 2, "validate_every": 2, "batch_tokens": 512, "score_every": 0},
-    ).plan()  # fmt: skip
-    model = load_model(imported).model
-    assert training.model == model.config
-    trainer = training.start(one_device())
-    for variable, other in zip(model.variables, trainer.model.variables, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), other.numpy())
-    trainer.train(ignore)
-    again = {"steps": 3, "validate_every": 3}
-    TrainRequest(
-        dataset=tmp_path / "dataset", run=tmp_path / "run", training=again
-    ).plan().run(ignore)  # fmt: skip
-    trained = load_model(tmp_path / "run").model
-    assert trained.config == model.config
-    for variable, other in zip(model.variables, trained.variables, strict=True):
-        assert np.abs(variable.numpy() - other.numpy()).max() > 0, variable.path
