@@ -20,15 +20,7 @@ import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from real_corpora import (
-    CORPORA,
-    MESSY,
-    Pairs,
-    make_vocabulary,
-    read_newstest,
-    read_pairs,
-    read_tsv,
-)
+from real_corpora import CORPORA, MESSY, Pairs, make_vocabulary, read_newstest, read_pairs, read_tsv
 
 from tt.model.dataset.manifest import ratio_places
 from tt.model.formats.model_card import About, TrainingData, ratio_quantiles

@@ -38,8 +38,7 @@ def convert(model_file: str) -> tokenizers.Tokenizer:
     tokenizer.decoder = tokenizers.decoders.Metaspace(prepend_scheme="always")
     bos, eos = pieces[trainer.bos_id][0], pieces[trainer.eos_id][0]
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{bos} $A {eos}",
-        special_tokens=[(bos, trainer.bos_id), (eos, trainer.eos_id)],
+        single=f"{bos} $A {eos}", special_tokens=[(bos, trainer.bos_id), (eos, trainer.eos_id)]
     )
     return tokenizer
 

@@ -157,13 +157,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _running(
-        self,
-        side: str,
-        engine: str,
-        source: str,
-        target: str,
-        *,
-        cores: Sequence[int] = (),
+        self, side: str, engine: str, source: str, target: str, *, cores: Sequence[int] = ()
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Run a side during the block, on some cores; then stop it by its id."""
         given = self.given

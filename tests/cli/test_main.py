@@ -140,25 +140,6 @@ def test_dry_run_prints_the_plan_and_writes_nothing(folder, capsys):
     assert run("preprocess", *TEXTS, "--dry-run", "--", "--runner=Flnk") == 2
 
 
-def test_output_can_be_on_another_file_system(folder, capsys):
-    write_corpus(folder)
-    MemoryStore.clear()
-    # The memory file system exists only in this process, so the workers must be threads.
-    beam = ["--", "--direct_num_workers=2", "--direct_running_mode=multi_threading"]
-    assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", *beam) == 0
-    assert "mem://bucket/dataset/dataset.json" in MemoryStore.paths()
-    printed = capsys.readouterr().err
-    assert "first pair of a.en + a.xx: source " in printed
-    assert printed.endswith("\nDataset: mem://bucket/dataset\n")
-    assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", "--dry-run") == 0
-    planned = capsys.readouterr().out
-    assert "mem://bucket/dataset, finished already" in planned
-    assert "first pair of a.en + a.xx: source " in planned
-    assert run("preprocess", *TEXTS, "--output", "mem://bucket/dataset", "--seed", "9") == 2
-    [refusal] = capsys.readouterr().err.splitlines()
-    assert "mem://bucket/dataset belongs to another job: --seed was 1 and is now 9" in refusal
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -289,7 +270,7 @@ def test_translate_batch_loads_an_export_for_ctranslate2(with_model, capsys):
 
 
 def test_errors_of_translate_batch(with_model, capsys):
-    MemoryFileSystem.clear()
+    MemoryStore.clear()
     assert run("translate-batch", "mem://b/x.parquet", "--output", "mem://b/out") == 2
     assert capsys.readouterr().err == (
         "Checking mem://b/x.parquet, mem://b/out\n"

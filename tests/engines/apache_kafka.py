@@ -12,12 +12,7 @@ from typing import ClassVar
 import kafka_process
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclPermissionType,
-    NewPartitions,
-    ResourcePatternType,
-)
+from confluent_kafka.admin import AclBinding, AclPermissionType, NewPartitions, ResourcePatternType
 from kafka_broker import PATIENCE, Broker
 
 ROOT = Path(__file__).parents[2]

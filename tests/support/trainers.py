@@ -117,10 +117,7 @@ BUILT_MODELS = BuiltModels()
 def make_trainer(dataset, run, strategy=None, training=FAST, **fields):
     # One layer, because tracing takes most of the time of these tests.
     request = TrainRequest(
-        dataset=dataset,
-        run=run,
-        model=toy_config(**{"layers": 1, **fields}),
-        training=training,
+        dataset=dataset, run=run, model=toy_config(**{"layers": 1, **fields}), training=training
     )
     with mock.patch("tt.model.training.trainer._build", BUILT_MODELS.build):
         return request.plan().start(strategy or one_device())

@@ -74,9 +74,7 @@ def test_wrong_version_fails_and_shows_the_install_command(requires, capsys):
 
 def test_missing_extra_is_not_a_failure(requires, capsys):
     requires(
-        "pyarrow",
-        'no-such-package>=1; extra == "kafka"',
-        'typer[no-such-extra]; extra == "s3"',
+        "pyarrow", 'no-such-package>=1; extra == "kafka"', 'typer[no-such-extra]; extra == "s3"'
     )
     found = checks_of(capsys)
     assert found["Extras", "kafka"]["state"] == "-"

@@ -18,9 +18,7 @@ from fakes import reverse
 from translation_jobs import manifest, translate, write
 
 from tt.model.text.scores import bleu
-from tt.pipelines.reports.evaluate import (
-    read_translations,
-)
+from tt.pipelines.reports.evaluate import read_translations
 
 
 @pytest.fixture

@@ -96,6 +96,5 @@ def impatient_kafka(tmp_path):
     from apache_kafka import running
 
     yield from running(
-        tmp_path / "kafka",
-        **{"transaction_abort_timed_out_transaction_cleanup_interval_ms": 1000},
+        tmp_path / "kafka", **{"transaction_abort_timed_out_transaction_cleanup_interval_ms": 1000}
     )

@@ -8,14 +8,7 @@ import time
 
 from fakes import reverse
 from kafka_broker import PATIENCE
-from streaming import (
-    end,
-    memory_of,
-    seconds_of,
-    stream,
-    topic_of,
-    values,
-)
+from streaming import end, memory_of, seconds_of, stream, topic_of, values
 
 MEGABYTES = 2**20
 

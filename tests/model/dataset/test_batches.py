@@ -278,13 +278,7 @@ def test_pair_longer_than_the_budget_is_an_error(tmp_path, pairs):
         (lambda data: data[:20] + b"\xff" + data[21:], "record 0 has a wrong checksum"),
         (lambda data: b"\xff" + data[1:], "record 0 has a wrong checksum of its size"),
     ],
-    ids=[
-        "no checksum",
-        "no last byte",
-        "half a header",
-        "changed record",
-        "changed size",
-    ],
+    ids=["no checksum", "no last byte", "half a header", "changed record", "changed size"],
 )
 def test_damaged_shard_is_reported_with_the_record(tmp_path, pairs, damage, message):
     files = write_shards(tmp_path, pairs, 3)
@@ -320,14 +314,7 @@ def test_missing_shard_is_reported(tmp_path, pairs):
         list(batches.epoch(Position()))
 
 
-@pytest.mark.parametrize(
-    "strange",
-    [
-        ([2, 1000, 3], [2, 3]),
-        ([2, 5, 3], [2, -4, 3]),
-        ([], [2, 3]),
-    ],
-)
+@pytest.mark.parametrize("strange", [([2, 1000, 3], [2, 3]), ([2, 5, 3], [2, -4, 3]), ([], [2, 3])])
 def test_record_with_invalid_ids_is_reported(tmp_path, pairs, strange):
     files = write_shards(tmp_path, [*pairs[:7], strange, *pairs[7:]], 1)
     batches = TokenBatches(files=files, max_tokens=200, seed=1, vocabulary_sizes=(1000, 1000))

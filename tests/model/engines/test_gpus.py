@@ -12,12 +12,7 @@ import tensorflow as tf
 
 from tt.cli.main import main
 from tt.model.engines import machine as machine_module
-from tt.model.engines.machine import (
-    cores,
-    describe_machine,
-    explain_missing_gpu,
-    let_memory_grow,
-)
+from tt.model.engines.machine import cores, describe_machine, explain_missing_gpu, let_memory_grow
 
 THERE = "this machine has an NVIDIA GPU, but TensorFlow finds none. Install the GPU libraries "
 

@@ -13,11 +13,7 @@ import tensorflow as tf
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.errors import UserError
 from tt.model.inspection.batches import lengths_in, padded_batch, padding_section, read_batches
-from tt.model.inspection.dataset import (
-    dataset_sections,
-    read_pairs,
-    rejected_blocks,
-)
+from tt.model.inspection.dataset import dataset_sections, read_pairs, rejected_blocks
 from tt.model.text.vocabulary import Vocabulary, load_vocabularies
 
 

@@ -5,12 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tt.model.errors import UserError
-from tt.model.text.languages import (
-    are_different,
-    are_same,
-    find_language,
-    read_language,
-)
+from tt.model.text.languages import are_different, are_same, find_language, read_language
 from tt.model.text.scores import bleu_tokenizer
 
 

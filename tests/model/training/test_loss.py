@@ -173,10 +173,7 @@ def test_padding_does_not_change_the_sums():
     wide_source, wide_target = np.full([3, 9], PAD_ID), np.full([3, 8], PAD_ID)
     wide_source[0, :6], wide_target[0, :5] = source[0], target[0]
     padded = batch_sums(
-        model,
-        tf.constant(wide_source, tf.int32),
-        tf.constant(wide_target, tf.int32),
-        smoothing=0.1,
+        model, tf.constant(wide_source, tf.int32), tf.constant(wide_target, tf.int32), smoothing=0.1
     )
     np.testing.assert_allclose(padded, plain, rtol=1e-5)
 

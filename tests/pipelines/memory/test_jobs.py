@@ -123,10 +123,8 @@ def stop(*_, **__):
 def test_killed_job_loses_no_entry(tmp_path, source, memory, step, monkeypatch):
     """The job dies between the entries and the record of a unit, or before the manifest."""
     with monkeypatch.context() as patched:
-        place, name = {
-            "record": (units, "record_unit"),
-            "manifest": (last_step, "make_manifest"),
-        }[step]
+        steps = {"record": (units, "record_unit"), "manifest": (last_step, "make_manifest")}
+        place, name = steps[step]
         patched.setattr(place, name, stop)
         with pytest.raises(RuntimeError, match="_StoppedError"):
             translate(source, tmp_path / "out", memory=memory, unit_rows=6)

@@ -126,8 +126,7 @@ def test_files_of_two_encodings_are_a_user_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "head",
-    ["day\n", "Ä犬\tb", "", "a", "\ufeffa", "a\0b\0c some longer text" * 9, "ab\0" * 99],
+    "head", ["day\n", "Ä犬\tb", "", "a", "\ufeffa", "a\0b\0c some longer text" * 9, "ab\0" * 99]
 )
 def test_utf_8_is_not_mistaken_for_another_encoding(head):
     assert without_bom(head.encode(), path="a.txt").decode() == head.lstrip("\ufeff")

@@ -8,17 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import parse_record, texts_of_record
 
-from tt.model.dataset.tfrecords import (
-    ExampleWriter,
-    framed_runs,
-    with_texts,
-)
+from tt.model.dataset.tfrecords import ExampleWriter, framed_runs, with_texts
 from tt.model.text.vocabulary import FlatIds
-from tt.pipelines.preprocess.held_out import (
-    digest_each,
-    digest_pairs,
-    digest_texts,
-)
+from tt.pipelines.preprocess.held_out import digest_each, digest_pairs, digest_texts
 
 VOCABULARY_SIZE = 2_200_000  # Its ids take one, two, three or four bytes.
 BORDERS = [0, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, VOCABULARY_SIZE - 1]

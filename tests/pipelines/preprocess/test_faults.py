@@ -49,11 +49,7 @@ def make_sources(folder):
     sources, targets = zip(*parts[2], strict=True)
     table = pa.table({"source": sources, "target": targets})
     pq.write_table(table, folder / "c.parquet", row_group_size=100)
-    return [
-        f"{folder}/corpus.en+{folder}/corpus.de",
-        f"{folder}/b.tsv.gz",
-        f"{folder}/c.parquet",
-    ]
+    return [f"{folder}/corpus.en+{folder}/corpus.de", f"{folder}/b.tsv.gz", f"{folder}/c.parquet"]
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,7 @@ import pyarrow as pa
 import pytest
 from block_reading import facts_of, table_of
 from corpora import PAIRS as CORPUS
-from corpora import (
-    examples,
-    options,
-    preprocess,
-    records,
-    rejected,
-    texts,
-    write_pairs,
-)
+from corpora import examples, options, preprocess, records, rejected, texts, write_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from toy import texts_of_record

@@ -347,8 +347,7 @@ def test_line_of_many_megabytes_is_rejected(tmp_path):
 
 def test_separate_vocabularies_and_characters_on_one_side(tmp_path, corpus):
     manifest = preprocess(
-        sources=[corpus],
-        options=options(tmp_path, vocabulary_type=("bpe", "char")),
+        sources=[corpus], options=options(tmp_path, vocabulary_type=("bpe", "char"))
     )
     vocabularies = load_vocabularies(tmp_path)
     assert not vocabularies.is_shared
@@ -404,8 +403,7 @@ def test_every_line_of_messy_corpora_is_counted(tmp_path, shared_data):
     corpora += [f"{path}:zh:en" for path in sorted(folder.glob("*.jsonl.gz"))]
     sources = open_named(corpora=corpora)
     made = preprocess(
-        sources=sources,
-        options=PreprocessOptions(output=str(tmp_path), vocabulary_size=8000),
+        sources=sources, options=PreprocessOptions(output=str(tmp_path), vocabulary_size=8000)
     )
     lines = {
         path.name: gzip.decompress(path.read_bytes()).decode().removesuffix("\n").split("\n")

@@ -464,8 +464,7 @@ def loopback_url(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "languages"),
-    [("back_translate", ("xx", "en")), ("plain_translate", ("en", "xx"))],
+    ("name", "languages"), [("back_translate", ("xx", "en")), ("plain_translate", ("en", "xx"))]
 )
 def test_the_supervised_keys_of_tfds_decide_the_direction(
     tmp_path, loopback_url, monkeypatch, name, languages

@@ -11,14 +11,7 @@ import unicodedata
 
 import pyarrow as pa
 import pytest
-from corpora import (
-    ONE_THREAD,
-    TWO_THREADS,
-    digest,
-    options,
-    preprocess,
-    write_tsv,
-)
+from corpora import ONE_THREAD, TWO_THREADS, digest, options, preprocess, write_tsv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vocabularies import train

@@ -113,11 +113,7 @@ def test_scores_and_shares_have_no_ticks_above_their_maximum(scale, unit, values
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([130, 250], [200]),
-        ([4, 9000], [10, 100, 1000]),
-    ],
+    ("values", "expected"), [([130, 250], [200]), ([4, 9000], [10, 100, 1000])]
 )
 def test_a_logarithmic_axis_has_readable_ticks(values, expected):
     ticks = y_axis(curve(values, scale=LOGARITHMIC))

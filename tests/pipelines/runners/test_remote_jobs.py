@@ -39,10 +39,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", ["preprocess", "translate-batch"])
 def test_ctrl_c_cancels_the_job(folder, capsys, command, random_model):
-    arguments = {
-        "preprocess": TEXTS,
-        "translate-batch": ("in.parquet", "--model", random_model),
-    }[command]
+    commands = {"preprocess": TEXTS, "translate-batch": ("in.parquet", "--model", random_model)}
+    arguments = commands[command]
     assert run(command, *arguments, *HELD) == 130
     lines = capsys.readouterr().err.splitlines()
     assert lines[-3:] == [

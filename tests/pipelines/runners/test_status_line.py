@@ -151,8 +151,7 @@ def test_progress_is_visible_within_a_unit(tmp_path, monkeypatch):
     load = functools.partial(getattr, translation_jobs, "watched")
     job = request(tmp_path / "in.parquet", tmp_path / "out", load=load).plan()
     watch = TranslateWatch(
-        output=job.output,
-        unit_rows={"_tt/units/in-00000-of-00001.json": job.rows},
+        output=job.output, unit_rows={"_tt/units/in-00000-of-00001.json": job.rows}
     )
     translator = Watched()
     translator.look = watch.measure

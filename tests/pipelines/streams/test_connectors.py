@@ -170,10 +170,7 @@ def test_answers_too_large_for_the_topic_get_a_smaller_form(changed, expected):
 
 
 def test_pubsub_messages_without_a_timestamp_get_the_timestamp_of_their_element():
-    messages = [
-        PubsubMessage(b"one", {"a": "1"}, "7", WHEN, "k"),
-        PubsubMessage(b"two", {}),
-    ]
+    messages = [PubsubMessage(b"one", {"a": "1"}, "7", WHEN, "k"), PubsubMessage(b"two", {})]
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         found = (
             pipeline
@@ -211,9 +208,7 @@ def test_beam_can_encode_pubsub_answers(has_dead_letter):
 
 def test_workers_with_another_version_fail_messages_instead_of_bundles():
     translate = TranslateMessages(
-        load_translator=Reverser,
-        max_batch=8,
-        versions=versions_here() | {"tt": "7.0"},
+        load_translator=Reverser, max_batch=8, versions=versions_here() | {"tt": "7.0"}
     )
     message = Message(value=b"one", source="in/2/7")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:

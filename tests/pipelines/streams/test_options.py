@@ -7,12 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tt.model.errors import UserError
-from tt.pipelines.streams.options import (
-    KafkaTopic,
-    PubsubName,
-    StreamOptions,
-    parse_address,
-)
+from tt.pipelines.streams.options import KafkaTopic, PubsubName, StreamOptions, parse_address
 
 NAME = st.text("abcXYZ019._-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 BROKER = st.builds(

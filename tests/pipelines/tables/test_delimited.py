@@ -145,10 +145,7 @@ def test_tsv_requires_tabs(tmp_path):
             "PATH must be UTF-8; the row that begins in line 1,001 is not",
         ),
         ([b"1,2"] * 999 + [b'1,"2'] + [b"1,2"] * 999, line_of("1,001", megabytes=0)),
-        (
-            [b"1,2"] * 9 + [b'1,"' + b"x" * 2000 + b'"'] + [b"1,2"] * 999,
-            line_of(11, megabytes=0),
-        ),
+        ([b"1,2"] * 9 + [b'1,"' + b"x" * 2000 + b'"'] + [b"1,2"] * 999, line_of(11, megabytes=0)),
     ],
 )
 def test_errors_name_the_line_in_later_blocks(tmp_path, monkeypatch, lines, message):

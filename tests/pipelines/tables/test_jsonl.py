@@ -50,10 +50,7 @@ def table_of(path, content):
         (
             b'{"a":{"b":["2024-01-01"]}}\n{"a":{"c":{"d":true}}}\n',
             {"a": pa.struct([("b", pa.list_(pa.string())), ("c", pa.struct([("d", pa.bool_())]))])},
-            [
-                {"a": {"b": ["2024-01-01"], "c": None}},
-                {"a": {"b": None, "c": {"d": True}}},
-            ],
+            [{"a": {"b": ["2024-01-01"], "c": None}}, {"a": {"b": None, "c": {"d": True}}}],
         ),
         # Arrow reads these lists wrongly if their type is a list of nulls.
         (
@@ -84,10 +81,7 @@ def table_of(path, content):
         ),
         (  # the fractions are under another key than 2^53+1, and a double can represent 2^60
             b'{"a":9007199254740993,"b":{"c":1152921504606846976}}\n{"b":{"a":0.5,"c":0.25}}\n',
-            {
-                "a": pa.int64(),
-                "b": pa.struct([("c", pa.float64()), ("a", pa.float64())]),
-            },
+            {"a": pa.int64(), "b": pa.struct([("c", pa.float64()), ("a", pa.float64())])},
             [
                 {"a": 9007199254740993, "b": {"c": 2.0**60, "a": None}},
                 {"a": None, "b": {"c": 0.25, "a": 0.5}},
@@ -148,14 +142,8 @@ def too_large(line):
         (b'{"a":' + b"7" * 300 + b"}", too_large(1)),
         (b'{"a":' + b"7" * 5000 + b"}", too_large(1)),
         (b'{"a":9007199254740993}\n{"a":0.5}\n', too_large(1)),
-        (
-            b'{"b":0.5,"a":[{"c":[1.5]}]}\n{"a":[{},{"c":[1,-9007199254740993]}]}\n',
-            too_large(2),
-        ),
-        (
-            b'{"a":1,"a":2}\n',
-            f'{RULE} 1: Column(/a) was specified twice: \'{{"a":1,"a":2}}\'',
-        ),
+        (b'{"b":0.5,"a":[{"c":[1.5]}]}\n{"a":[{},{"c":[1,-9007199254740993]}]}\n', too_large(2)),
+        (b'{"a":1,"a":2}\n', f'{RULE} 1: Column(/a) was specified twice: \'{{"a":1,"a":2}}\''),
         (
             b'{"a":"\\ud800"}\n{"a":1}',
             f"{RULE} 2: Field a has incompatible types: string vs int64: '{{\"a\":1}}'",

@@ -8,13 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tt.model.errors import UserError
-from tt.pipelines.tables.lakehouse import (
-    Address,
-    fit_rows,
-    fits,
-    open_output,
-    parse_address,
-)
+from tt.pipelines.tables.lakehouse import Address, fit_rows, fits, open_output, parse_address
 
 
 @pytest.mark.parametrize(

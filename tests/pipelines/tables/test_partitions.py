@@ -75,8 +75,5 @@ def test_the_value_of_the_folder_replaces_a_column_as_in_other_readers(tmp_path)
         {"text": "a", "lang": "de", "year": 1}, {"text": "b", "lang": "de", "year": 1},
     ]  # fmt: skip
     relation = duckdb.sql(f"FROM read_parquet('{folder}/*', hive_partitioning = true)")
-    for read in (
-        ds.dataset(tmp_path, partitioning="hive").to_table(),
-        relation.to_arrow_table(),
-    ):
+    for read in (ds.dataset(tmp_path, partitioning="hive").to_table(), relation.to_arrow_table()):
         assert read.select(["text", "lang"]).equals(ours.select(["text", "lang"]))

@@ -104,8 +104,7 @@ def test_equal_pairs_are_scored_once():
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "shape"),
-    [("", "x y", (2, 0)), ("a b", "", (0, 2)), ("", "", (0, 0))],
+    ("source", "target", "shape"), [("", "x y", (2, 0)), ("a b", "", (0, 2)), ("", "", (0, 0))]
 )
 @pytest.mark.parametrize("translator", [Lexicon(), Reverser()])
 def test_empty_texts_have_no_links(source, target, shape, translator):

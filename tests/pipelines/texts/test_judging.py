@@ -69,27 +69,14 @@ def test_any_sequence_of_words_that_occurs_five_times_is_a_loop(words, data):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "A man is reading a book in the park.",
-        "Tom laughed.",
-        "他不知道那条狗",
-    ],
+    "text", ["A man is reading a book in the park.", "Tom laughed.", "他不知道那条狗"]
 )
 def test_unchanged_sentence_is_a_copy(text):
     assert is_copy(text, source=text)
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "Berlin",
-        "Barack Obama",
-        "12,345 km",
-        "https://example.org/index.html",
-        "东京",
-        "",
-    ],
+    "text", ["Berlin", "Barack Obama", "12,345 km", "https://example.org/index.html", "东京", ""]
 )
 def test_names_single_words_and_numbers_are_not_copies(text):
     assert not is_copy(text, source=text)

@@ -120,10 +120,7 @@ def check_ways(texts, options):
 
     def translate():
         return translating.translate_texts(
-            [text.encode() for text in texts],
-            translator=Copier(),
-            options=options,
-            limits=LIMITS,
+            [text.encode() for text in texts], translator=Copier(), options=options, limits=LIMITS
         )
 
     quick = translate()

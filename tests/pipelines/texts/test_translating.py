@@ -145,15 +145,7 @@ def test_best_translation_combines_the_best_of_each_sentence():
 # --- cells without text to translate, and incomplete translations ------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "12345",
-        "♫",
-        "👩‍👩‍👧!",
-        "***\n---",
-    ],
-)
+@pytest.mark.parametrize("text", ["12345", "♫", "👩‍👩‍👧!", "***\n---"])
 def test_text_without_letters_is_copied(text):
     translator = Reverser()
     [cell] = translate([text], translator).translations
@@ -315,10 +307,7 @@ def test_cell_with_a_failing_piece_fails():
 
 def test_error_that_no_source_has_caused_is_raised():
     fault = OSError("no route to host")
-    for translator in (
-        Reverser(poison="!", fault=fault),
-        Reverser(encode_poison="!", fault=fault),
-    ):
+    for translator in (Reverser(poison="!", fault=fault), Reverser(encode_poison="!", fault=fault)):
         with pytest.raises(OSError, match="no route") as raised:
             translate(["a", "b!", "c"], translator)
         assert raised.value is fault

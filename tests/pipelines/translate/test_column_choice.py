@@ -7,16 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes import fail_at
-from translation_jobs import (
-    ADDED,
-    manifest,
-    outputs,
-    read,
-    read_all,
-    refused,
-    translate,
-    write,
-)
+from translation_jobs import ADDED, manifest, outputs, read, read_all, refused, translate, write
 
 from tt.pipelines.translate.schemas import HUGGING_FACE, PANDAS, SPARK
 

@@ -290,10 +290,7 @@ def test_all_files_must_have_the_same_text_column(tmp_path):
             {"format": "csv", "compression": "snappy"},
             "`compression` of csv must be one of none, gzip, zstd. Received: snappy",
         ),
-        (
-            {"limit": 0},
-            "`limit` must be at least 1; remove it to translate all rows. Received: 0",
-        ),
+        ({"limit": 0}, "`limit` must be at least 1; remove it to translate all rows. Received: 0"),
         (
             {"text_columns": ("a", "b", "a")},
             "`text_columns` must name each column once. Received: a twice",

@@ -196,10 +196,7 @@ def test_outputs_mirror_the_folders_below_the_fixed_part_of_a_glob(tmp_path):
     write(tmp_path / "in/y/a.parquet", numbered(1))
     write(tmp_path / "in/y/b.parquet", numbered(1))
     translate(tmp_path / "in/*/a.parquet", tmp_path / "out")
-    assert outputs(tmp_path / "out") == [
-        "x/a-00000-of-00001.parquet",
-        "y/a-00000-of-00001.parquet",
-    ]
+    assert outputs(tmp_path / "out") == ["x/a-00000-of-00001.parquet", "y/a-00000-of-00001.parquet"]
 
 
 def test_relative_paths_and_several_files(tmp_path, monkeypatch):
@@ -207,10 +204,7 @@ def test_relative_paths_and_several_files(tmp_path, monkeypatch):
     write(tmp_path / "one.parquet", numbered(1))
     write(tmp_path / "two.parquet", numbered(2))
     translate(["one.parquet", "./two.parquet"], "out/")
-    assert outputs(tmp_path / "out") == [
-        "one-00000-of-00001.parquet",
-        "two-00000-of-00001.parquet",
-    ]
+    assert outputs(tmp_path / "out") == ["one-00000-of-00001.parquet", "two-00000-of-00001.parquet"]
 
 
 def test_only_missing_and_damaged_outputs_are_written_again(tmp_path):

@@ -11,14 +11,7 @@ import time
 import pytest
 from commands import Child
 from slow_translation import translate_slowly
-from translation_jobs import (
-    manifest,
-    output_bytes,
-    read_all,
-    unit_statistics,
-    without_run,
-    write,
-)
+from translation_jobs import manifest, output_bytes, read_all, unit_statistics, without_run, write
 
 KILLS = {"parquet": 10, "texts": 4}
 UNITS = 40
