@@ -203,7 +203,7 @@ def explain(path: str) -> Iterator[None]:
         raise _explain(path, error) from error
     except exceptions.AlreadyExistsError as error:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
-    except exceptions.PreconditionError:
+    except (exceptions.PreconditionError, exceptions.NotSupportedError):
         raise
     except ValueError as error:  # no object can have such a name, for example a//b
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error

@@ -10,9 +10,11 @@ from typing import Any
 from tt.model.errors import UserError
 from tt.model.folders import lock_folder
 from tt.model.json_files import describe_differences, first_few
+from tt.model.storage.locks import lock_object
 from tt.model.storage.paths import is_local
 
 LOCK_FILE = "lock"
+_REMEDY = "choose another `output`"
 _MODEL = "model_fingerprint"
 
 
@@ -104,8 +106,6 @@ def output_error(output: str, error: OSError) -> UserError:
 def lock_output(output: str, *, folder: str) -> Iterator[bool]:
     """Lock an output folder against other runs; yield whether the file system supports locks.
 
-    Object stores have no locks, so two runs can use the same folder there.
-
     Args:
       output: The output folder.
       folder: The name of the folder with the job's own files, in the output folder.
@@ -114,10 +114,12 @@ def lock_output(output: str, *, folder: str) -> Iterator[bool]:
       UserError: Another run uses the folder, or the folder cannot be written.
     """
     if not is_local(output):
-        yield False
+        path = f"{output}/{folder}/{LOCK_FILE}"
+        with lock_object(path, folder=f"{output}/{folder}", remedy=_REMEDY) as is_exclusive:
+            yield is_exclusive
         return
     with contextlib.ExitStack() as stack:
-        lock = lock_folder(f"{output}/{folder}", name=LOCK_FILE, remedy="choose another `output`")
+        lock = lock_folder(f"{output}/{folder}", name=LOCK_FILE, remedy=_REMEDY)
         try:
             is_exclusive = stack.enter_context(lock)
         except OSError as error:

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import obstore
+import pytest
+from obstore.exceptions import NotSupportedError
 from obstore.store import MemoryStore as Store
 
 from tt.model.storage import paths, stores
+
+
+@contextlib.contextmanager
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run the block with a store that does not support locks."""
+    put = obstore.put
+
+    def refuse(store: Store, path: str, content: bytes, *, mode: object = None) -> object:
+        if mode is not None:
+            raise NotSupportedError("no conditions")
+        return put(store, path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(obstore, "put", refuse)
+        yield
+
 
 _stores: dict[str, Store] = {}  # by root, such as "mem://bucket"
 
