@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Each module is compiled once, and not in each process of the tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site before compare test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: azurite demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site before compare test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -60,11 +60,20 @@ test-engines: test-dataflow test-portable test-flink test-stream test-spark test
 
 test-flink: flink kafka
 test-stream: kafka $(if $(PICK),,expansion)
-test-dataflow: $(if $(PICK),,expansion)
+test-dataflow: $(if $(PICK),,expansion) azurite
 # Most of these tests wait for brokers and services, so a third process makes them faster.
 test-dataflow test-stream: PROCESSES := -n 3
 test-dataflow test-portable test-flink test-stream: test-%: $(ENGINES)
 	$(BIN)/python -m pytest tests/engines/$* $(if $(PICK),$(PICK),$(PROCESSES))
+
+# A stand-in for Azure Blob Storage.
+azurite: $(RUNTIME)
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory .cache/azurite/.installed; \
+		else echo "npm is missing, so the tests of Azure are skipped"; fi
+
+.cache/azurite/.installed:
+	npm install --silent --no-fund --no-audit --prefix .cache/azurite azurite@3.35.0
+	touch $@
 
 # Flink, Beam's job server for Flink, and Apache Kafka are installed only if Java and Maven exist.
 flink: $(RUNTIME)

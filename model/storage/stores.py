@@ -44,6 +44,7 @@ _LOGINS = {
 _CHECK_SECONDS = 5.0  # the time limit of connecting, and of waiting for an answer
 _BUCKET = re.compile(r"(?:s3|gs|az|abfss)://\w[\w.@-]*")
 _CODE = re.compile(r"<Code>(.+?)</Code>(?:.*?<Message>(.+?)</Message>)?", re.DOTALL)
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|bucket does not exist")
 _NO_RIGHT = re.compile(r"\b40[13] |AccessDenied|Forbidden|necessary privileges")
 _NO_LOGIN = re.compile(r"/latest/(api|meta-data)|[Mm]issing ?[Cc]redential")
 
@@ -198,7 +199,7 @@ def explain(path: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, exceptions.NotFoundError) as error:
-        if "NoSuchBucket" not in str(error):
+        if not _NO_BUCKET.search(str(error)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
         raise _explain(path, error) from error
     except exceptions.AlreadyExistsError as error:
@@ -208,7 +209,7 @@ def explain(path: str) -> Iterator[None]:
     except ValueError as error:  # no object can have such a name, for example a//b
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
     except (exceptions.BaseError, OSError) as error:  # a writer raises OSError for any problem
-        if " 416 " in str(error):
+        if re.search(" 416 |Wanted range", str(error)):
             raise EOFError(f"{path} ends before the first byte of the requested range") from error
         raise _explain(path, error) from error
 
@@ -227,7 +228,7 @@ def _explain(path: str, error: Exception) -> UserError:
             f"{path} contains an object with an empty name between slashes ({reason}), which tt "
             "cannot read. Rename the object, or choose another folder"
         )
-    if re.search("NoSuchBucket|ContainerNotFound|bucket does not exist", text):
+    if _NO_BUCKET.search(text):
         return UserError(f"the bucket {bucket} does not exist. Create it, or choose another bucket")
     if re.search("PermanentRedirect|AuthorizationHeaderMalformed|configured region", text):
         return UserError(f"{bucket} is in another region ({reason}). Set AWS_REGION to its region")

@@ -129,3 +129,22 @@ def s3_bucket(_s3_store, monkeypatch):
         monkeypatch.setenv(name, value)
     _s3_store.wipe()
     return _s3_store
+
+
+@pytest.fixture(scope="session")
+def _azurite():
+    from azurite import PROGRAM, Azurite
+
+    if not PROGRAM.exists():
+        pytest.skip("azurite is not installed: run `make test-dataflow`, which needs npm")
+    store = Azurite()
+    yield store
+    store.stop()
+
+
+@pytest.fixture
+def azure_container(_azurite, monkeypatch):
+    """A stand-in for Azure Blob Storage with a container, for this process and its children."""
+    for name, value in _azurite.environment.items():
+        monkeypatch.setenv(name, value)
+    return _azurite

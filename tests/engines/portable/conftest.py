@@ -71,6 +71,17 @@ def bare_pool(tmp_path, monkeypatch):
         yield flags_of(address)
 
 
+@pytest.fixture
+def remote_workers(s3_bucket):
+    """Beam's flags for workers that have an account at a store, but not its address."""
+    with contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("AWS_REGION", "AWS_ENDPOINT_URL"):
+                patch.delenv(name)
+            address = stack.enter_context(start_pool())
+        yield flags_of(address)
+
+
 def flags_of(pool):
     """Return Beam's flags for a job whose workers are the processes of a pool."""
     return [
