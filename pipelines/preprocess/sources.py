@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,17 +22,18 @@ from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.tables import text_files
 from tt.pipelines.tables.columns import cells_as_binary, column_of
 from tt.pipelines.tables.damage import with_remedy
-from tt.pipelines.tables.delimited import IS_BAD
+from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults
 from tt.pipelines.tables.file_formats import UTF8, compression_ending
 from tt.pipelines.tables.forward import cut_by_bytes
 from tt.pipelines.tables.reading import OpenTable
-from tt.pipelines.tables.text_files import MAX_LINE_BYTES, LineReader, line_slices
+from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, LineReader, line_slices
 from tt.pipelines.texts.limits import FLAGS
 
 SLICE_PAIRS = text_files.SLICE_LINES
 SLICE_BYTES = 32 << 20  # text of both sides per slice; a longer line gets its own slice
 MALFORMED = "malformed"  # The line has too few columns, or is not the expected JSON.
 INVALID_UTF8 = "invalid_utf8"
+_REASONS = {NOT_UTF8: INVALID_UTF8, TOO_LONG: TOO_MANY_CHARACTERS}  # of bad rows; else MALFORMED
 HEADER = "header"  # The first line of a TSV file contains the names of its columns.
 # Estimates of text bytes per compressed byte. They affect only the sizes of units, buckets and
 # default shards.
@@ -403,22 +404,34 @@ class TableColumns(ColumnsSource):
         Raises:
           UserError: The file is damaged.
         """
-        with with_remedy(), OpenTable(self.path, bad_rows=str(self.source_column)) as table:
+        with with_remedy(), OpenTable(self.path) as table:
             for batch in table.batches():
                 for first in range(0, batch.num_rows, SLICE_PAIRS):
-                    some = batch.slice(first, SLICE_PAIRS)
-                    is_bad = some[IS_BAD].to_pylist() if IS_BAD in some.schema.names else []
-                    faults = {row: MALFORMED for row, bad in enumerate(is_bad) if bad}
-                    rows = columns_of(some, self.columns(), faults=faults)
+                    some, faults = split_faults(batch.slice(first, SLICE_PAIRS))
+                    rows = columns_of(some, self.columns(), bad_rows=faults)
                     for piece in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
                         yield pa.Table.from_batches(piece)
 
 
 def columns_of(
-    batch: pa.RecordBatch, columns: Iterable[str | int], *, faults: dict[int, str] | None = None
+    batch: pa.RecordBatch,
+    columns: Iterable[str | int],
+    *,
+    faults: dict[int, str] | None = None,
+    bad_rows: Mapping[int, Fault] | None = None,
 ) -> pa.Table:
-    """Return a table of two columns or fields of a batch, given their names and the faults."""
+    """Return a table of two columns or fields of a batch, given their names and the faults.
+
+    The source of a bad row is its whole text.
+    """
     sides = [cells_as_binary(column_of(batch, str(name))) for name in columns]
+    faults = faults or {}
+    if bad_rows:
+        cells = [side.to_pylist() for side in sides]
+        for row, fault in bad_rows.items():
+            cells[0][row], cells[1][row] = fault.content, b""
+            faults[row] = _REASONS.get(fault.reason, MALFORMED)
+        sides = [pa.array(side, pa.large_binary()) for side in cells]
     return decode_columns(*sides, faults=faults)
 
 

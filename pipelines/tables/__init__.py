@@ -3,6 +3,7 @@
 file_formats  names of formats, compressions and encodings
 finding       the search for the files that a user names
 damage        one-line error messages for damaged files
+faults        rows that cannot be read
 text_files    text files, decompressed and split into lines or rows
 delimited     reader of CSV and TSV files
 jsonl         reader of JSON Lines files

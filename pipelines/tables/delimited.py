@@ -11,118 +11,128 @@ import contextlib
 import csv
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from tt.model.errors import BadFileError, counted, first_line
-from tt.pipelines.tables.damage import EncodingError, one_line
-from tt.pipelines.tables.text_files import CheckedFile, without_bom
+from tt.pipelines.tables.damage import EncodingError
+from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
+from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, without_bom
 
 _HEAD_BYTES = 64 << 10  # the maximum size of the line of column names
 _SEPARATOR_ROWS = 10  # the number of rows to search for other separators
-BLOCK_BYTES = 8 << 20  # the size of the text that is parsed at once; a row must be shorter
+BLOCK_BYTES = 8 << 20  # the size of the text that is parsed at once
+MOST_LINE_ENDS = 1000  # the maximum number of line ends inside a row
 # The first cell of a row that is appended to each block. If the row does not come back from the
 # parser, a quotation mark is open at the end of the block.
 _END = "x"
 _TAIL_BYTES = 1 << 20  # the size of the end of a block in which to search for a cut
-_CUTS = 8  # the maximum number of likely cuts to try, and also of unlikely cuts
-IS_BAD = "\0is_bad"  # the name of the column that marks bad rows
+_OPEN_MARK = "a quotation mark is not closed"
+_Rows = Iterator[tuple[int, int, list[str] | None]]
 
 # The maximum number of characters in a cell. The setting is global, so it is set only once.
-csv.field_size_limit(BLOCK_BYTES)
+csv.field_size_limit(2 * MAX_LINE_BYTES)
+
+
+def _count(text: npt.NDArray[np.uint8], character: bytes) -> int:
+    """Count a character; for frequent characters, this is seven times as fast as `bytes.count`."""
+    return int(np.count_nonzero(text == ord(character)))
 
 
 class DelimitedRows:
-    """The rows of a CSV or TSV file, as batches of strings.
+    """The rows of a CSV or TSV file, as batches of strings; see `faults.py` for bad rows.
+
+    A row is bad if it has too many or too few cells, is not UTF-8, or exceeds `MAX_LINE_BYTES`. If
+    a row does not end within these bytes or within `MOST_LINE_ENDS` lines, or if a row of several
+    lines has a quotation mark in an unusual place, then a mark was not closed: the first line is
+    bad, and the next row begins in the next line. No rule depends on the blocks.
 
     Args:
       stream: The decompressed content of the file.
-      path: The path of the file, for messages and for a second reading if a row is bad.
+      path: The path of the file, for messages.
       delimiter: "," for CSV with quotation marks, or a tab for TSV without.
       is_head: Whether the stream is only the beginning of the file. If so, only the rows of its
         first block are read, and no row if the end of a row is uncertain.
-      bad_rows: The column that receives the text of bad rows in CSV, whose other cells are empty.
-        Blocks with bad rows have the additional column `IS_BAD`. If a quotation mark is never
-        closed, its line is bad, and the next row begins in the next line. By default, a bad row
-        raises an error.
 
     Raises:
       BadFileError: The first line does not contain column names.
     """
 
-    def __init__(
-        self,
-        stream: Any,
-        *,
-        path: str,
-        delimiter: str,
-        is_head: bool = False,
-        bad_rows: str | None = None,
-    ) -> None:
-        self._bad_rows = bad_rows
+    def __init__(self, stream: Any, *, path: str, delimiter: str, is_head: bool = False) -> None:
         self._stream = stream
         self._path = path
         self._delimiter = delimiter
         self._is_head = is_head
         self._first = without_bom(stream.read(BLOCK_BYTES), path=path)
-        self._error = ""  # the last error of Arrow
         self._newline = b"\n" if b"\n" in self._first else b"\r"
         self._names = self._read_names()
         self._end = [_END, *[""] * (len(self._names) - 1)]
         self.schema = pa.schema([(name, pa.string()) for name in self._names])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows.
-
-        Raises:
-          BadFileError: A row has too many or too few cells, is too long, or is not UTF-8; or a
-            quotation mark is never closed.
-        """
-        block, names_rows = self._first, 1
+        """Yield the rows."""
+        block, names_rows, line = self._first, 1, 1
         while True:
-            more = self._stream.read(BLOCK_BYTES)
-            cuts = self._cuts(block) if more or self._is_head else [len(block)]
-            for size in cuts if self._bad_rows is None else cuts[:1]:
-                table = self._parse(block[:size])
-                if table is not None and not self._is_doubtful(block[:size], table):
-                    yield from table.slice(names_rows).to_batches()
-                    block, names_rows = block[size:], 0
-                    break
-            else:
-                if self._bad_rows is not None:
-                    batch, block = self._parse_rows(block, is_last=not more)
-                    yield batch.slice(names_rows)
-                    names_rows = 0 if batch.num_rows else names_rows
-                elif not self._is_head and (not more or len(block) > BLOCK_BYTES):
-                    raise self._explain()
+            more = self._read_after(block)
+            is_last = not (more or self._is_head)
+            table, size = self._parse_rows(block, is_last=is_last)
+            batches = [] if table is None else table.to_batches()
+            if table is None:
+                batch, size = self._read_rows(block, line=line, is_last=is_last)
+                batches = [batch]
+            for batch in batches:
+                yield batch.slice(names_rows)
+                names_rows = max(0, names_rows - batch.num_rows)
             if not more or self._is_head:
                 return
-            block += more
+            line += _count(np.frombuffer(block, np.uint8)[:size], self._newline)
+            block = block[size:] + more
+
+    def _read_after(self, block: bytes) -> bytes:
+        """Return the text after a block, without the rest of a line that is already too long."""
+        more: bytes = self._stream.read(BLOCK_BYTES)
+        while more and len(block) - (block.rfind(self._newline) + 1) > MAX_LINE_BYTES:
+            if (end := more.find(self._newline)) >= 0:
+                return more[end:]
+            more = self._stream.read(BLOCK_BYTES)
+        return more
+
+    def _parse_rows(self, block: bytes, *, is_last: bool) -> tuple[pa.Table | None, int]:
+        """Parse the whole rows of a block with Arrow; return the table and the size of the rows.
+
+        The table is None if a row is bad, or if a quotation mark is in an unusual place.
+        """
+        for size in [len(block)] if is_last else self._cuts(block):
+            rows = block if size == len(block) else block[:size]
+            table = self._parse(rows)
+            if table is not None and not self._is_doubtful(rows, table):
+                return table, size
+        return None, 0
 
     def _cuts(self, block: bytes) -> list[int]:
-        """Return possible ends of the last whole row in a block, most likely first.
+        """Return two possible ends of the last whole row in a block, most likely first.
 
-        A row does not end inside quotation marks. Therefore, the line ends that follow an even
-        number of quotation marks are the likely ones. The other line ends are possible too, because
-        an unquoted cell may contain a single quotation mark.
+        A row does not end inside quotation marks. Therefore, a line end that follows an even number
+        of quotation marks is the likely one. The other line end is possible too, because an
+        unquoted cell may contain a single quotation mark.
         """
         if not self._has_quotes:
             end = block.rfind(self._newline) + 1
             return [end] if end else []
         last = block.rfind(self._newline)
         start = max(0, last - _TAIL_BYTES)
-        data = np.frombuffer(block, np.uint8)[start : last + 1]
+        whole = np.frombuffer(block, np.uint8)
+        data = whole[start : last + 1]
         ends = np.flatnonzero(data == ord(self._newline))
         marks = np.cumsum(data == ord('"'), dtype=np.uint8)[ends]
-        is_odd = (marks + block.count(b'"', 0, start) % 2) % 2 == 1
-        likely, others = ends[~is_odd], ends[is_odd]
-        return [
-            start + int(end) + 1 for some in (likely, others) for end in some[: -_CUTS - 1 : -1]
-        ]
+        is_odd = (marks + _count(whole[:start], b'"') % 2) % 2 == 1
+        return [start + int(some[-1]) + 1 for some in (ends[~is_odd], ends[is_odd]) if len(some)]
 
     def _parse(self, block: bytes) -> pa.Table | None:
         """Parse a block; return None if it is invalid or ends inside a row."""
@@ -150,74 +160,82 @@ class DelimitedRows:
                     column_types=dict.fromkeys(self._names, pa.string())
                 ),
             )
-        except pa.ArrowInvalid as error:
-            self._error = one_line(error)
+        except pa.ArrowInvalid:
             return None
         last = [column[-1].as_py() for column in table.columns]
-        self._error = "a quotation mark is open at its end"
         return table.slice(0, table.num_rows - 1) if last == self._end else None
 
     def _is_doubtful(self, block: bytes, table: pa.Table) -> bool:
-        """Return whether a missing quotation mark may have joined several rows of a block.
+        """Return whether a row of a block may be bad, although Arrow parses it.
 
-        In a valid block, each opening mark follows a separator, and a separator follows each
-        closing mark. Unquoted cells may also contain marks, so `_parse_rows` decides.
+        A missing quotation mark may have joined several rows. Otherwise, each opening mark follows
+        a separator, and a separator follows each closing mark. Unquoted cells may also contain
+        marks, so `_read_rows` decides.
         """
-        if self._bad_rows is None or block.count(self._newline) <= table.num_rows:
+        if len(block) > MAX_LINE_BYTES:
+            return True
+        if not self._has_quotes or b'"' not in block:
             return False
-        data = np.frombuffer(b"\n" + block + b"\n", np.uint8)
+        data = np.frombuffer(block, np.uint8)
+        lines = _count(data, self._newline) + (not block.endswith((b"\n", b"\r")))
+        if lines <= table.num_rows:
+            return False
         marks = np.flatnonzero(data == ord('"'))
-        is_end = np.isin(np.arange(256), list(b',"\r\n'))
-        opened, closed = data[marks[::2] - 1], data[marks[1::2] + 1]
-        return not (is_end[opened].all() and is_end[closed].all())
+        is_end = np.isin(np.arange(256), list(f'{self._delimiter}"\r\n'.encode()))
+        # At the ends of the block, the other end counts as the neighbor of a mark.
+        opened, closed = data[marks[::2] - 1], data.take(marks[1::2] + 1, mode="wrap")
+        if not (is_end[opened].all() and is_end[closed].all()):
+            return True
+        if sum(pc.max(pc.binary_length(cells)).as_py() for cells in table) <= MOST_LINE_ENDS:
+            return False
+        ends = np.flatnonzero(data == ord(self._newline))
+        row_ends = np.flatnonzero(np.searchsorted(marks, ends) % 2 == 0)
+        return bool(np.diff(row_ends, prepend=-1, append=len(ends)).max() > MOST_LINE_ENDS + 1)
 
-    def _parse_rows(self, block: bytes, *, is_last: bool) -> tuple[pa.RecordBatch, bytes]:
-        """Parse a block row by row; return its rows, and the rest of the block.
+    def _read_rows(self, block: bytes, *, line: int, is_last: bool) -> tuple[pa.RecordBatch, int]:
+        """Read the whole rows of a block one by one; return them, and their size.
 
-        The rest is an incomplete row, which the next block may complete.
+        Args:
+          block: The text, which begins with a row.
+          line: The line of the file in which the block begins.
+          is_last: Whether the block ends with a row; otherwise, the last row may be incomplete.
         """
-        lines = io.StringIO(block.decode(errors="surrogateescape"), newline="").readlines()
-        rest: list[str] = []
-        if not is_last and not lines[-1].endswith(("\r", "\n")):
-            rest = [lines.pop()]
-        rows: list[tuple[list[str], str]] = []  # the cells, and the text
-        end = 0  # the line in which the next row begins
-        while end < len(lines):
-            start = end
-            reader = csv.reader((lines[i] for i in range(start, len(lines))), strict=True)
-            try:
-                for row in reader:
-                    begin, end = end, start + reader.line_num
-                    if row or len(self._names) == 1:
-                        rows.append((row or [""], "".join(lines[begin:end])))
-            except csv.Error:
-                is_open = start + reader.line_num == len(lines)
-                if is_open and not is_last and sum(map(len, lines[end:])) < BLOCK_BYTES:
-                    rest = lines[end:] + rest
-                    break
-                [row] = csv.reader([lines[end].rstrip("\r\n") + "\n"])
-                # An open quotation mark also contains the end of the line.
-                rows.append(([] if row[-1].endswith("\n") else row, lines[end]))
-                end += 1
-        return self._as_batch(rows), "".join(rest).encode(errors="surrogateescape")
-
-    def _as_batch(self, rows: list[tuple[list[str], str]]) -> pa.RecordBatch:
-        is_bad = [len(row) != len(self._names) for row, _ in rows]
-        empty = [""] * len(self._names)
-        at = self._names.index(str(self._bad_rows))
-        cells = [
-            [*empty[:at], text.rstrip("\r\n"), *empty[at + 1 :]] if bad else row
-            for bad, (row, text) in zip(is_bad, rows, strict=True)
-        ]
+        whole = len(block) if is_last else block.rfind(self._newline) + 1
+        content = block[:whole].splitlines(keepends=True)
+        lines = [line.decode(errors="surrogateescape") for line in content]
+        rows: list[list[str] | None] = []
+        faults: dict[int, Fault] = {}
+        end = 0
+        split = _split_plain(lines, delimiter=self._delimiter)
+        if self._has_quotes:
+            split = _split_quoted(lines, delimiter=self._delimiter, is_last=is_last)
+        for begin, end, row in split:
+            text = b"".join(content[begin:end])
+            if row != [] or len(self._names) == 1:
+                if reason := self._find_fault(row, text):
+                    faults[len(rows)] = Fault(line, reason, text.rstrip(b"\r\n"))
+                    row = None
+                rows.append([""] if row == [] else row)
+            line += text.count(self._newline)
         columns = [
-            pa.array([row[i].encode(errors="surrogateescape") for row in cells], pa.binary()).view(
-                pa.string()
-            )
-            for i in range(len(empty))
+            pa.array([row and row[i] for row in rows], pa.string()) for i in range(len(self._names))
         ]
-        return pa.RecordBatch.from_arrays(
-            [*columns, pa.array(is_bad, pa.bool_())], [*self._names, IS_BAD]
-        )
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return with_faults(batch, faults), sum(map(len, content[:end]))
+
+    def _find_fault(self, row: list[str] | None, text: bytes) -> str:
+        """Return why a row is bad, or "" if it is good."""
+        if len(text) > MAX_LINE_BYTES:
+            return TOO_LONG
+        if row is None:
+            return _OPEN_MARK
+        if len(row or [""]) != len(self._names):
+            return f"{counted(len(row), 'cell')} instead of {len(self._names):,}"
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            return NOT_UTF8
+        return ""
 
     @property
     def _has_quotes(self) -> bool:
@@ -274,33 +292,47 @@ class DelimitedRows:
                         f"has only {other!r}: {first_line(text)!r}"
                     )
 
-    def _explain(self) -> BadFileError:
-        """Read the file again with Python's csv module, to find the line of the bad row."""
-        line = after = 1  # the lines in which the row and the next row begin
-        row: list[str] = []
-        with CheckedFile(self._path) as file:
-            text = io.TextIOWrapper(
-                file.stream, encoding="utf-8-sig", errors="surrogateescape", newline=""
-            )
-            # A line may be as long as the file, so the length of a read is limited.
-            lines = iter(lambda: text.readline(2 * BLOCK_BYTES), "")
-            rows = self._rows_of(itertools.chain(lines, ["\n", self._delimiter.join(self._end)]))
-            try:
-                for row in rows:
-                    line, after = after, rows.line_num + 1
-                    "".join(row).encode()
-                    if len(row) not in (0, len(self._names)) or sum(map(len, row)) >= BLOCK_BYTES:
-                        break
-            except UnicodeEncodeError:
-                return EncodingError(
-                    f"{self._path} must be UTF-8; the row that begins in line {line:,} is not"
-                )
-            except csv.Error:  # a cell exceeds the size limit
-                line, row = after, []
-        if row == self._end:
-            return BadFileError(f"{self._path} cannot be read: {self._error}")
-        return BadFileError(
-            f"{self._path} must have {counted(len(self._names), 'cell')} in each row, closed "
-            f"quotation marks, and rows of less than {BLOCK_BYTES >> 20} MB; see the row that "
-            f"begins in line {line:,}"
-        )
+
+def _split_quoted(lines: Sequence[str], *, delimiter: str, is_last: bool) -> _Rows:
+    """Yield the first line, the end and the cells of each row of CSV.
+
+    The cells are None if a quotation mark is not closed. If `is_last` is not true, an incomplete
+    row at the end is missing.
+    """
+    end = 0  # the line in which the next row begins
+
+    def lines_after(first: int) -> Iterator[str]:
+        for index in range(first, len(lines)):
+            if index - end > MOST_LINE_ENDS or len(lines[index]) > MAX_LINE_BYTES:
+                return
+            yield lines[index]
+
+    while end < len(lines):
+        if len(lines[end]) > MAX_LINE_BYTES:
+            yield end, end + 1, None
+            end += 1
+        start = end
+        reader = csv.reader(lines_after(start), delimiter=delimiter, strict=True)
+        try:
+            for row in reader:
+                begin, end = end, start + reader.line_num
+                if end > begin + 1 and sum(map(len, lines[begin:end])) > MAX_LINE_BYTES:
+                    end = begin
+                    raise csv.Error("the row is too long")
+                yield begin, end, row
+        except csv.Error:
+            is_open = start + reader.line_num == len(lines) and not is_last
+            if is_open and sum(map(len, lines[end:])) <= MAX_LINE_BYTES:
+                return
+            first = lines[end].rstrip("\r\n") + "\n"
+            [cells] = csv.reader([first], delimiter=delimiter)
+            # An open quotation mark also contains the end of the line.
+            yield end, end + 1, None if cells[-1].endswith("\n") else cells
+            end += 1
+
+
+def _split_plain(lines: Sequence[str], *, delimiter: str) -> _Rows:
+    """Yield the same as `_split_quoted` for TSV, in which each line is a row."""
+    for index, line in enumerate(lines):
+        text = line.rstrip("\r\n")
+        yield index, index + 1, text.split(delimiter) if text else []

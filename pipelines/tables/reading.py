@@ -23,6 +23,7 @@ from tt.model.storage.paths import is_local
 from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import explain_damage, explain_each, is_damage, with_remedy
 from tt.pipelines.tables.delimited import DelimitedRows
+from tt.pipelines.tables.faults import Fault, split_faults
 from tt.pipelines.tables.file_formats import (
     DELIMITERS,
     ENDINGS,
@@ -75,7 +76,7 @@ def inspect_file(path: str, *, head_bytes: int | None = None) -> Contents:
     if not schema.names and len(content) <= MAX_LINE_BYTES:
         return inspect_file(path, head_bytes=4 * len(content))
     with OpenTable(path, content=content, is_head=True, schema=schema) as table:
-        head = pa.Table.from_batches(table.batches(), schema=schema)
+        head = pa.Table.from_batches(_good_rows(table, path=path), schema=schema)
     return Contents(size=size, changed=identity["changed"], schema=schema, head=head)
 
 
@@ -141,7 +142,7 @@ def scan_file(path: str, *, content: bytes | None = None) -> Contents:
     with OpenTable(path, content=content) as table:
         rows = content_bytes = 0
         head: pa.Table | None = None
-        for batch in table.batches():
+        for batch in _good_rows(table, path=path):
             if head is None:
                 head = pa.Table.from_batches([batch.slice(0, _FIRST_ROWS)])
             rows += batch.num_rows
@@ -157,6 +158,23 @@ def scan_file(path: str, *, content: bytes | None = None) -> Contents:
         )
 
 
+def _good_rows(table: OpenTable, *, path: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table without their faults, with nulls in bad rows.
+
+    Raises:
+      BadFileError: All rows are bad, so that the file probably has another format.
+    """
+    rows = bad = 0
+    first: Fault | None = None
+    for batch in table.batches():
+        kept, faults = split_faults(batch)
+        rows, bad = rows + batch.num_rows, bad + len(faults)
+        first = first or next(iter(faults.values()), None)
+        yield kept
+    if first and bad == rows:
+        raise BadFileError(f"{path} has no row that tt can read. The first one is in {first}")
+
+
 class OpenTable:
     """An open file of any format except Parquet, which is read from its start.
 
@@ -165,7 +183,6 @@ class OpenTable:
       schema: The schema that `scan_file` found, or None.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
-      bad_rows: The column that receives the text of bad rows of a CSV file; see `DelimitedRows`.
 
     Raises:
       BadFileError: The file is bad.
@@ -179,7 +196,6 @@ class OpenTable:
         schema: pa.Schema | None = None,
         content: bytes | None = None,
         is_head: bool = False,
-        bad_rows: str | None = None,
     ) -> None:
         self._problem = f"{path} is cut off or damaged"
         suffix = table_suffix(path)
@@ -203,7 +219,6 @@ class OpenTable:
                         path=path,
                         delimiter=DELIMITERS[suffix[:4]],
                         is_head=is_head,
-                        bad_rows=bad_rows,
                     )
             self._opened = stack.pop_all()
 
@@ -219,7 +234,7 @@ class OpenTable:
         return self._rows.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows.
+        """Yield the rows; see `faults.py` for rows that cannot be read.
 
         Raises:
           BadFileError: The file is bad.

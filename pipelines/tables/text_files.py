@@ -19,7 +19,8 @@ from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
 from tt.pipelines.tables.file_formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 
-MAX_LINE_BYTES = MAX_TEXT_BYTES  # a file with a longer line is probably not a text file
+MAX_LINE_BYTES = MAX_TEXT_BYTES
+TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MB"  # why a line cannot be read
 SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
 _BZ2_BYTES = 32 << 10  # small, because the unused rest is copied at the end of each member

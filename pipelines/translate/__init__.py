@@ -1,6 +1,7 @@
 """The job that translates tables, once or again and again on an input that grows.
 
 options        the options of a job
+bad_rows       the content of input rows that cannot be read
 column_choice  the choice of the input columns that the output contains
 column_types   the types of columns, which may change between runs
 plan           the plan of a job, with its units of work

@@ -73,7 +73,7 @@ RETRY_PATH = f"{JOB_FOLDER}/retry.json"  # the old manifest while a retry is run
 OWN_FILES = re.compile(
     rf"{JOB_FOLDER}/(?:lock|(?:job|plan|manifest|retry)\.json|input\.jsonl|unfinished\.[^/]+|"
     r"(?:units|files|sentences)/.+\.json|memory/entries/.+\.(?:parquet|tmp)|"
-    r"rows/\w+/.+\.arrow|groups/\w+/\d+\.json|(?:model|previous)/[0-9a-f]{32}/.+|"
+    r"bad_rows\.parquet|bad_rows/\w+/.+\.parquet|rows/\w+/.+\.arrow|groups/\w+/\d+\.json|(?:model|previous)/[0-9a-f]{32}/.+|"
     r"previous/\.?rows-[0-9a-f]{32}[./].+)"  # see `PreviousRows`
 )
 

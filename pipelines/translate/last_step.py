@@ -10,6 +10,7 @@ from tt.model.errors import UnfinishedError
 from tt.model.storage.files import delete, read_bytes
 from tt.model.storage.listing import ListedFile, list_files
 from tt.pipelines.tables.lakehouse import OutputTable
+from tt.pipelines.translate.bad_rows import join_bad_rows
 from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,
     OWN_FILES,
@@ -26,7 +27,7 @@ from tt.pipelines.translate.job_folder import (
 )
 from tt.pipelines.translate.lakehouse import committed_files, publish_units
 from tt.pipelines.translate.manifest import SkippedFile, UnitTotals, make_manifest, read_statistics
-from tt.pipelines.translate.plan import plan_digest, planned_outputs
+from tt.pipelines.translate.plan import InputFile, plan_digest, planned_outputs
 from tt.pipelines.translate.unit_records import UnitOptions
 
 _LONGEST_WRITE = 24 * 3600  # the maximum time to write a temporary file, in seconds
@@ -125,7 +126,7 @@ def write_manifest(
     for file in listed:
         if file.path in sentences:
             every.add_sentences(json.loads(read_bytes(file.path)))
-    every_file = read_input(output, plan_digest=digest)
+    every_file = [*read_input(output, plan_digest=digest)]
     skipped = [file for file in every_file if isinstance(file, SkippedFile)]
     skipped += [totals.bad_files[name] for name in sorted(totals.bad_files)]
     manifest = make_manifest(
@@ -135,6 +136,13 @@ def write_manifest(
         max_failed=options.job.max_failed,
     )
     manifest["unread_files"] = dict(unread_files)
+    manifest["bad_rows"] = join_bad_rows(
+        [file for file in every_file if isinstance(file, InputFile)],
+        output=output,
+        plan_digest=digest,
+        run_id=run_id,
+        existing={file.path.removeprefix(folder) for file in listed},
+    )
     manifest["output_bytes"] = recorded_sizes(
         manifest["output_bytes"],
         output=output,

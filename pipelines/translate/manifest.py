@@ -434,6 +434,7 @@ def summary_blocks(summary: TranslateSummary, *, price_per_hour: float | None = 
         ("rows with kept translations", manifest.get("kept_rows") or None),
         ("rows without a key", manifest.get("null_keys") or None),
         ("rows of skipped files", Losses.of(manifest).skipped or None),
+        ("unreadable rows, kept in _tt/bad_rows.parquet", manifest.get("bad_rows") or None),
         ("cells that are not UTF-8, now null", manifest.get("invalid_cells") or None),
         ("sentences", describe_sentences(*(manifest[name] for name in _TEXT_COUNTS[:3]))),
         ("glossary terms", f"{terms['kept']:,} of {terms['found']:,}" if terms["found"] else None),

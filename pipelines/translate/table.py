@@ -20,8 +20,9 @@ from tt.pipelines.inference.text_model import (
     TextModel,
     translate_by_language,
 )
-from tt.pipelines.tables.columns import TextColumn, path_in, read_text_column
+from tt.pipelines.tables.columns import TextColumn, is_text_list, path_in, read_text_column
 from tt.pipelines.tables.conditions import parse_condition
+from tt.pipelines.tables.faults import FAULT
 from tt.pipelines.tables.partitions import PartitionValue, with_partitions
 from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TRANSLATION, TextOptions
@@ -214,8 +215,11 @@ def translate_table(
       partitions: The names and values of the file's partition columns.
       memory: The translation memory, or None.
     """
+    table, faults = _split_faults(table, options=options)
     fields = added_fields(table.schema, options=options)
-    columns, codes, chosen = _read_columns(table, options=options, partitions=partitions)
+    columns, codes, chosen = _read_columns(
+        table, faults=faults, options=options, partitions=partitions
+    )
     every_cell = [cell for texts in columns.values() for cell in texts.cells]
     found = _translate(
         list(itertools.compress(every_cell, chosen)),
@@ -225,7 +229,14 @@ def translate_table(
         memory=memory,
     )
     made, skipped = iter(found.translations), TranslatedText(status=SKIPPED)
-    rest = iter([next(made) if is_chosen else skipped for is_chosen in chosen])
+    failed = {each: TranslatedText(status=FAILED, error=each) for each in {*faults} if each}
+    of_cells = (fault for texts in columns.values() for fault in texts.spread(faults))
+    rest = iter(
+        [
+            next(made) if is_chosen else failed.get(fault, skipped)
+            for is_chosen, fault in zip(chosen, of_cells, strict=True)
+        ]
+    )
     kept = [i for i, name in enumerate(table.column_names) if options.choice.keeps(name)]
     table = table.select(kept)
     schema = with_added_fields(table.schema, fields, keeps=options.choice.keeps)
@@ -297,12 +308,35 @@ def _codes_of(
     return [languages for column in columns for languages in column.spread(rows)]
 
 
+def _split_faults(table: pa.Table, *, options: TableOptions) -> tuple[pa.Table, list[str | None]]:
+    """Return a table without its column of faults, and the fault of each row or None.
+
+    In a row with a fault, a list of texts becomes a list with a null, which has a status.
+    """
+    if FAULT not in table.schema.names:
+        return table, [None] * table.num_rows
+    faults = table.column(FAULT)
+    table = table.drop_columns(FAULT)
+    if faults.null_count < table.num_rows:
+        for index, field in enumerate(table.schema):
+            if field.name in options.fields and is_text_list(field.type):
+                one = pa.scalar([None], field.type)
+                column = pc.if_else(pc.is_valid(faults), one, table.column(index))
+                table = table.set_column(index, field, column)
+    return table, faults.to_pylist()
+
+
 def _read_columns(
-    table: pa.Table, *, options: TableOptions, partitions: Partitions
+    table: pa.Table,
+    *,
+    faults: Sequence[str | None],
+    options: TableOptions,
+    partitions: Partitions,
 ) -> tuple[dict[str, TextColumn], list[Languages], list[bool]]:
     """Return the text columns, and each text's languages and whether to translate it."""
     columns = {name: read_text_column(table, name) for name in options.fields}
     rows = choose_rows(table, where=options.where, partitions=partitions)
+    rows = [is_chosen and fault is None for is_chosen, fault in zip(rows, faults, strict=True)]
     chosen = [is_chosen for texts in columns.values() for is_chosen in texts.spread(rows)]
     codes = _codes_of(columns.values(), table, options=options, partitions=partitions)
     return columns, codes, chosen
@@ -320,7 +354,10 @@ def find_sentences(
 
     The keys are languages and sources, and the values are the sentences.
     """
-    columns, codes, chosen = _read_columns(table, options=options, partitions=partitions)
+    table, faults = _split_faults(table, options=options)
+    columns, codes, chosen = _read_columns(
+        table, faults=faults, options=options, partitions=partitions
+    )
     every_cell = (cell for texts in columns.values() for cell in texts.cells)
     cells: dict[Languages, list[bytes | None]] = {}
     for cell, code, is_chosen in zip(every_cell, codes, chosen, strict=True):

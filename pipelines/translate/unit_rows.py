@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -14,11 +15,13 @@ from tt.model.storage.files import make_folder, open_binary, write_whole
 from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
+from tt.pipelines.tables.faults import FAULT
 from tt.pipelines.tables.file_formats import PARQUET
 from tt.pipelines.tables.forward import ForwardReader, combine_chunks, cut_by_bytes
 from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.translate import plan
+from tt.pipelines.translate.bad_rows import BadRows
 from tt.pipelines.translate.inputs import unchanged_file, with_fix
 from tt.pipelines.translate.job_folder import rows_path
 from tt.pipelines.translate.plan import InputFile, TableUnit, count_rows_read, cut_runs, plan_units
@@ -110,13 +113,26 @@ def _copy_rows(
     written = 0
     found = file.size, file.footer_checksum
     try:
-        with unchanged_file(file), OpenTable(file.path, schema=schema) as opened:
+        with (
+            unchanged_file(file),
+            OpenTable(file.path, schema=schema) as opened,
+            contextlib.ExitStack() as stack,
+        ):
             schema = opened.schema  # serialization loses details of fixed-size lists
             chosen = options.table.columns_to_read(schema, partitions=dict(file.partitions))
             schema = pa.schema([schema.field(index) for index in chosen], schema.metadata)
             kept = parquet.schema_as_read(schema) if options.job.format == PARQUET else schema
+            schema, kept = (each.append(pa.field(FAULT, pa.string())) for each in (schema, kept))
+            chosen = [*chosen, len(opened.schema)]
+            bad_rows = BadRows(
+                file,
+                output=options.output,
+                plan_digest=options.plan_digest,
+                run_id=options.run_id,
+                opened=stack,
+            )
             runs = opened.batch_runs([unit.rows for unit in units])
-            for unit, run in zip(units, runs, strict=True):
+            for unit, run in zip(units, map(bad_rows.collect, runs), strict=True):
                 if unit.rows_path:
                     pieces = _pieces_of_run((b.select(chosen) for b in run), schema=schema)
                     # Each table has one chunk, so that the output's bytes depend only on the rows.

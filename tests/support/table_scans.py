@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from tt.model.errors import BadFileError
 from tt.pipelines.tables import reading
+from tt.pipelines.tables.faults import split_faults
 
 
 def scan_file(path):
@@ -17,3 +18,14 @@ def scan_file(path):
 def read_runs(table, sizes):
     """Return the rows of an open table in runs of these sizes."""
     return [pa.Table.from_batches(run, schema=table.schema) for run in table.batch_runs(sizes)]
+
+
+def read_faults(path):
+    """Return the row, the line and the reason of each bad row, and the number of all rows."""
+    found, rows = [], 0
+    with reading.OpenTable(str(path)) as table:
+        for batch in table.batches():
+            _, faults = split_faults(batch)
+            found += [(rows + row, each.line, each.reason) for row, each in faults.items()]
+            rows += batch.num_rows
+    return found, rows

@@ -25,7 +25,7 @@ CASES = {
     "mark without its end in a row with too many cells": ('a,"b, c', ('a,"b, c', "", MALFORMED)),
     "mark inside a cell": ('5" disk,x', ('5" disk', "x", None)),
     "text after a closing mark": ('"a" b,x', ("a b", "x", None)),
-    "not UTF-8": (f"{LATIN},x", ("caf\ufffd", "x", INVALID_UTF8)),
+    "not UTF-8": (f"{LATIN},x", ("caf\ufffd,x", "", INVALID_UTF8)),
 }
 
 

@@ -262,14 +262,14 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
 
 
 def test_a_bad_file_is_an_error_with_the_line_or_is_skipped(tmp_path):
-    put(tmp_path / "in/a.csv", b"id,text\n1,one\n2\n")
+    put(tmp_path / "in/a.csv", b"id,text\n1,2,one\n")
     put(tmp_path / "in/b.csv", b"id,text\n1,two\n")
-    put(tmp_path / "in/c.jsonl", b'{"text":"three"}\n[4]\n')
+    put(tmp_path / "in/c.jsonl", b"[4]\n")
     put(tmp_path / "in/d.tsv", b"id\n1\n")
     out, options = tmp_path / "out", {"text_columns": ("text",)}
     reason = (
-        f"{tmp_path}/in/a.csv must have 2 cells in each row, closed quotation marks, and rows of "
-        "less than 8 MB; see the row that begins in line 3"
+        f"{tmp_path}/in/a.csv has no row that tt can read. The first one is in line 2: 3 cells "
+        "instead of 2"
     )
     assert refused(tmp_path / "in", out, **options) == (
         f"{reason}. Check the file, or skip such files with `on_bad_file=skip`"

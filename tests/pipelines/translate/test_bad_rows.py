@@ -1,0 +1,112 @@
+"""An input row that cannot be read fails by itself, and its content is kept."""
+
+import gzip
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from fakes import crash_at
+from translation_jobs import manifest, outputs, read_all, refused, request, translate
+
+from tt.pipelines.translate.manifest import summary_blocks
+
+CSV = b'id,text\n1,one\n2\n3,"three\n4,four\n5,"a\nb"\n6,\xff\n7,a,b\n8,eight\n'
+CSV_BAD = [
+    (2, 3, "1 cell instead of 2", b"2"),
+    (3, 4, "a quotation mark is not closed", b'3,"three'),
+    (6, 8, "invalid UTF-8", b"6,\xff"),
+    (7, 9, "3 cells instead of 2", b"7,a,b"),
+]
+CASES = {"a.csv": (CSV, CSV_BAD), "b.csv.gz": (gzip.compress(CSV), CSV_BAD)}
+
+
+def bad_rows(folder):
+    return pq.read_table(folder / "_tt/bad_rows.parquet").to_pylist()
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("unit_rows", [2, 8192])
+def test_bad_rows_fail_and_all_other_rows_are_translated(tmp_path, name, unit_rows):
+    content, bad = CASES[name]
+    (tmp_path / name).write_bytes(content)
+    output = tmp_path / "out"
+    summary = translate(tmp_path / name, output, text_columns=("text",), unit_rows=unit_rows)
+    rows = read_all(output).to_pylist()
+    failed = [row for row in rows if row["translation_status"] == "failed"]
+    assert [row["translation_error"] for row in failed] == [
+        f"line {line}: {reason}" for _, line, reason, _ in bad
+    ]
+    assert {(row["id"], row["text"], row["translation"]) for row in failed} == {(None, None, None)}
+    good = [(row["id"], row["translation"]) for row in rows if row["translation_status"] == "ok"]
+    assert good == [("1", "eno"), ("4", "ruof"), ("5", "b\na"), ("8", "thgie")]
+    assert bad_rows(output) == [
+        {"file": name, "row": row, "line": line, "reason": reason, "content": text}
+        for row, line, reason, text in bad
+    ]
+    assert manifest(output)["bad_rows"] == manifest(output)["failed_rows"] == len(bad)
+    facts = dict(summary_blocks(summary)[0].rows)
+    assert facts["unreadable rows, kept in _tt/bad_rows.parquet"] == len(bad)
+
+
+def test_a_condition_and_a_key_do_not_hide_bad_rows(tmp_path):
+    (tmp_path / "a.csv").write_bytes(CSV)
+    options = {"text_columns": ("text",), "where": "id = '1'"}
+    translate(tmp_path / "a.csv", tmp_path / "where", **options)
+    statuses = read_all(tmp_path / "where")["translation_status"].to_pylist()
+    assert statuses == ["ok", *["failed"] * 2, *["skipped"] * 2, *["failed"] * 2, "skipped"]
+    options = {"text_columns": ("text",), "key": ("id",)}
+    translate(tmp_path / "a.csv", tmp_path / "key", **options)
+    (tmp_path / "a.csv").write_bytes(CSV.replace(b"8,eight", b"8,nine\n9"))
+    summary = translate(tmp_path / "a.csv", tmp_path / "key", **options)
+    assert summary.manifest["kept_rows"] == 3
+    assert summary.manifest["bad_rows"] == len(bad_rows(tmp_path / "key")) == 5
+    assert read_all(tmp_path / "key")["translation"].to_pylist()[-2:] == ["enin", None]
+
+
+def test_other_formats_write_a_row_for_each_bad_row(tmp_path):
+    (tmp_path / "a.csv").write_bytes(CSV)
+    for kind in ("csv", "jsonl"):
+        translate(tmp_path / "a.csv", tmp_path / kind, text_columns=("text",), format=kind)
+    lines = (tmp_path / "jsonl/a-00000-of-00001.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(lines[1])["translation_error"] == "line 3: 1 cell instead of 2"
+    found = (tmp_path / "csv/a-00000-of-00001.csv").read_text("utf-8").splitlines()
+    assert found[2] == ',,,,"failed","line 3: 1 cell instead of 2",""'
+
+
+def test_a_killed_job_keeps_the_content_of_bad_rows(tmp_path):
+    (tmp_path / "a.csv").write_bytes(CSV)
+    options = {"text_columns": ("text",), "unit_rows": 3}
+    crash_at.add("four")
+    with pytest.raises(AssertionError, match="the worker dies here"):
+        translate(tmp_path / "a.csv", tmp_path / "out", **options)
+    crash_at.clear()
+    translate(tmp_path / "a.csv", tmp_path / "out", **options)
+    assert [row["row"] for row in bad_rows(tmp_path / "out")] == [2, 3, 6, 7]
+    summary = request(tmp_path / "a.csv", tmp_path / "out", **options).plan().run()
+    assert summary.already_finished
+    assert len(outputs(tmp_path / "out")) == 3
+
+
+def test_a_changed_file_has_new_bad_rows(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_bytes(CSV)
+    (tmp_path / "in/b.csv").write_bytes(b"id,text\n1\n2,two\n")
+    options = {"text_columns": ("text",), "changed": "redo"}
+    translate(tmp_path / "in", tmp_path / "out", **options)
+    assert [row["file"] for row in bad_rows(tmp_path / "out")] == [*["a.csv"] * 4, "b.csv"]
+    (tmp_path / "in/a.csv").write_bytes(b"id,text\n1,one\n")
+    translate(tmp_path / "in", tmp_path / "out", **options)
+    assert [row["file"] for row in bad_rows(tmp_path / "out")] == ["b.csv"]
+    (tmp_path / "in/b.csv").write_bytes(b"id,text\n1,one\n")
+    assert translate(tmp_path / "in", tmp_path / "out", **options).manifest["bad_rows"] == 0
+    assert not list(tmp_path.rglob("bad_rows*/**/*.parquet"))
+    assert not (tmp_path / "out/_tt/bad_rows.parquet").exists()
+
+
+def test_a_file_without_any_good_row_is_a_bad_file(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"id,text\n1,2,3\n4,5,6\n")
+    message = refused(tmp_path / "a.csv", tmp_path / "out", text_columns=("text",))
+    assert message.startswith(
+        f"{tmp_path}/a.csv has no row that tt can read. The first one is in line 2: 3 cells "
+        "instead of 2"
+    )
