@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from tt.model.errors import BadFileError
 from tt.pipelines.tables.columns import map_type
-from tt.pipelines.tables.damage import EncodingError, one_line
-from tt.pipelines.tables.text_files import read_whole_lines, without_bom
+from tt.pipelines.tables.damage import one_line
+from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
+from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, read_whole_lines, without_bom
 
 BLOCK_BYTES = 4 << 20  # the size of the whole lines that are parsed at once
-_SHOWN = 40  # the number of characters of a bad line that a message shows
+JSON_TEXT = b"tt.json_text"  # the metadata of a column of JSON texts
 # The maximum nesting depth, including the object of the line. Arrow crashes at a much larger depth.
 _DEEPEST = 100
 _EXACT = 2.0**53  # a double can represent every integer up to this one
@@ -37,7 +38,11 @@ _KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
 
 
 class JsonlRows:
-    """The rows of a JSONL file, as batches; empty lines are skipped.
+    """The rows of a JSONL file, as batches; empty lines are skipped. See `faults.py` for bad lines.
+
+    A line is bad if it is not a JSON object, is nested too deeply, is not UTF-8, contains half a
+    surrogate pair, or exceeds `MAX_LINE_BYTES`. If the values of a key have several types, or
+    integers that a double would change, its column contains the values as JSON texts.
 
     Args:
       stream: The decompressed content of the file.
@@ -50,8 +55,8 @@ class JsonlRows:
         self._path = path
         self._is_known = schema is not None
         self._schema = pa.schema([]) if schema is None else schema
-        # For each path, the line of its first integer that a double cannot represent.
-        self._inexact: dict[_KeyPath, int] = {}
+        self._mixed = [field.name for field in self._schema if is_json_text(field)]
+        self._inexact = set[_KeyPath]()  # paths of integers that a double cannot represent
 
     @property
     def schema(self) -> pa.Schema:
@@ -59,87 +64,113 @@ class JsonlRows:
         return _map_schema(self._schema, _string_of_nulls)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows.
-
-        Raises:
-          BadFileError: A line is too long, is not a JSON object, is nested too deeply, is not
-            UTF-8, has a value of another type than earlier lines, or has an integer that a double
-            would change.
-        """
+        """Yield the rows."""
         first_line = 1
-        while block := read_whole_lines(
-            self._stream, size=BLOCK_BYTES, path=self._path, first_line=first_line
-        ):
+        while block := read_whole_lines(self._stream, size=BLOCK_BYTES):
             if first_line == 1:
                 block = without_bom(block, path=self._path)
-            yield from self._read_block(block, first_line=first_line).to_batches()
-            first_line += block.count(b"\n")
+            lines = block.removesuffix(b"\n").split(b"\n")
+            numbers: Sequence[int] = range(first_line, first_line + len(lines))
+            first_line += len(lines)
+            if not all(map(bytes.strip, lines)):
+                kept = [index for index, line in enumerate(lines) if line.strip()]
+                numbers, lines = [numbers[i] for i in kept], [lines[i] for i in kept]
+            if lines:
+                yield self._read_lines(lines, numbers, is_suspect=_is_suspect(block, lines))
 
-    def _read_block(self, block: bytes, *, first_line: int) -> pa.Table:
-        try:
-            block.decode()
-        except UnicodeDecodeError as error:
-            line = first_line + block.count(b"\n", 0, error.start)
-            raise EncodingError(f"{self._path} must be UTF-8; line {line:,} is not") from error
-        lines = block.split(b"\n")
-        for number, text in enumerate(lines, start=first_line):
-            if _is_too_deep(text):
-                raise BadFileError(
-                    f"{self._path} must have at most {_DEEPEST} nested lists and objects; line "
-                    f"{number:,} has more"
-                )
-        rows = sum(1 for line in lines if line.strip())
-        try:
-            if not all(map(_begins_as_object, lines)):  # Arrow crashes on lines with only `null`
-                raise pa.ArrowInvalid("there must be a JSON object in each line")
-            block = _without_lone_surrogates(block)
-            table = self._parse(block)
-            if table.num_rows != rows:
-                raise pa.ArrowInvalid(f"{rows} lines have {table.num_rows} JSON objects")
-            if not self._is_known:
-                self._schema = _merge(self._schema, table.schema)
-                # Arrow builds invalid lists while it infers the types of nulls, so parse again.
-                if table.schema != self.schema or any(map(pa.types.is_nested, table.schema.types)):
-                    table = self._parse(block, self.schema)
-                self._check_integers(table, lines, first_line=first_line)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise self._explain(lines, error, first_line=first_line) from error
-        except UnicodeDecodeError as error:  # half of a surrogate pair in a key
-            keys = (number for number, line in enumerate(lines) if _SURROGATE.search(line))
-            raise EncodingError(
-                f"{self._path} must have keys of valid Unicode; see line "
-                f"{first_line + next(keys):,}"
-            ) from error
-        return table
+    def _read_lines(
+        self, lines: list[bytes], numbers: Sequence[int], *, is_suspect: bool
+    ) -> pa.RecordBatch:
+        """Return the rows of lines that are not empty, given the numbers of the lines."""
+        faults: dict[int, Fault] = {}
+        for find_fault in (None, _find_fault, self._find_parse_error):
+            if find_fault is None and is_suspect:
+                continue
+            for index, line in enumerate(lines if find_fault else ()):
+                if find_fault and (reason := find_fault(line)):
+                    faults[index] = Fault(numbers[index], reason, line.removesuffix(b"\r"))
+                    lines[index] = b"{}"
+            with contextlib.suppress(ValueError, pa.ArrowTypeError):
+                return with_faults(self._parse_lines(lines), faults)
+        self._find_mixed(lines)
+        return with_faults(self._parse_lines(lines), faults)
 
-    def _check_integers(self, table: pa.Table, lines: list[bytes], *, first_line: int) -> None:
-        """Check that no column of doubles changes an integer of the lines read so far.
+    def _parse_lines(self, lines: Sequence[bytes]) -> pa.RecordBatch:
+        texts: dict[str, pa.StringArray] = {}
+        block = b"\n".join(lines)
+        if self._mixed:
+            block, texts = _take_out(lines, self._mixed)
+        own = pa.schema([field for field in self.schema if field.name not in self._mixed])
+        table = self._parse(block, own if self._is_known else None)
+        if table.num_rows != len(lines):
+            raise pa.ArrowInvalid(f"{len(lines)} lines have {table.num_rows} JSON objects")
+        if not self._is_known:
+            own = _merge(own, table.schema)
+            self._add_fields(own)
+            own = _map_schema(own, _string_of_nulls)
+            # Arrow builds invalid lists while it infers the types of nulls, so parse again.
+            if table.schema != own or any(map(pa.types.is_nested, table.schema.types)):
+                table = self._parse(block, own)
+            if names := self._find_inexact(table, lines):
+                self._mix(names)
+                return self._parse_lines(lines)
+        if not self.schema.names:
+            return table.to_batches()[0]
+        columns = [
+            texts[name] if name in texts else table.column(name).combine_chunks()
+            for name in self.schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _add_fields(self, fields: Iterable[pa.Field]) -> None:
+        """Add fields to the schema; a field with a known name replaces the known field."""
+        known = {field.name: field for field in self._schema}
+        known |= {field.name: field for field in fields}
+        self._schema = pa.schema(list(known.values()))
+
+    def _mix(self, names: Iterable[str]) -> None:
+        """Keep the values of keys as JSON texts from now on."""
+        self._mixed += names
+        self._add_fields(pa.field(name, pa.string(), metadata={JSON_TEXT: b""}) for name in names)
+
+    def _find_mixed(self, lines: Sequence[bytes]) -> None:
+        """Find the keys whose values have several types."""
+        schema = pa.schema([field for field in self._schema if field.name not in self._mixed])
+        block, _ = _take_out(lines, self._mixed)
+        for line in block.split(b"\n"):
+            found = self._parse(line).schema
+            names = [
+                field.name
+                for field in found
+                if field.name in schema.names and not _fits(schema.field(field.name), field)
+            ]
+            self._mix(names)
+            schema, found = (
+                pa.schema([field for field in each if field.name not in names])
+                for each in (schema, found)
+            )
+            schema = _merge(schema, found)
+
+    def _find_inexact(self, table: pa.Table, lines: Sequence[bytes]) -> set[str]:
+        """Return the keys with doubles that change an integer of the lines read so far.
 
         Arrow converts integers beyond 64 bits to doubles, and it also converts all integers of a
         column that contains a fraction. The fraction may be in a later block than the integers.
-
-        Raises:
-          BadFileError: A double would change an integer.
         """
         columns = dict(_numbers(table.to_struct_array()))
-        large = {path for path, values in columns.items() if _is_large(values)} - {*self._inexact}
-        for number, line in enumerate(lines, start=first_line):
+        large = {path for path, values in columns.items() if _is_large(values)} - self._inexact
+        for line in lines:
             if large and _LONG_NUMBER.search(line):
                 value = json.loads(line, parse_int=lambda digits: int(digits[:_MOST_DIGITS]))
-                self._inexact |= dict.fromkeys(large.intersection(_inexact(value)), number)
-                large -= {*self._inexact}
-        for path, number in self._inexact.items():
-            if pa.types.is_floating(columns[path].type):
-                raise BadFileError(
-                    f"{self._path} must have integers of at most 64 bits, and of at most 2^53 "
-                    f"under a key that also has fractions; line {number:,} has a larger one. Write "
-                    "such numbers as strings"
-                )
+                self._inexact |= large.intersection(_inexact(value))
+                large -= self._inexact
+        return {
+            path[0]
+            for path, values in columns.items()
+            if path in self._inexact and pa.types.is_floating(values.type)
+        }
 
     def _parse(self, block: bytes, schema: pa.Schema | None = None) -> pa.Table:
-        if not block.strip():
-            return self._schema.empty_table()
-        schema = self.schema if self._is_known else schema
         parse = pa_json.ParseOptions(
             explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "error"
         )
@@ -150,49 +181,82 @@ class JsonlRows:
         source = pa.BufferReader(content.getvalue())
         return pa_json.read_json(source, read_options=read, parse_options=parse)
 
-    def _explain(self, lines: list[bytes], error: Exception, *, first_line: int) -> BadFileError:
-        """Parse each line by itself to find the bad one, and return the error to raise."""
-        for number, line in enumerate(lines, start=first_line):
-            if not line.strip():
-                continue
-            shown = line.decode().strip()
-            shown = repr(shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
-            try:
-                if not isinstance(json.loads(line), dict):
-                    raise ValueError("the value is not an object")
-                self._schema = _merge(
-                    self._schema, self._parse(_without_lone_surrogates(line)).schema
-                )
-            except (ValueError, RecursionError, pa.ArrowTypeError) as reason:
-                problem = (
-                    one_line(getattr(reason, "msg", reason))
-                    .removeprefix("JSON parse error: ")
-                    .partition(" in row ")[0]
-                )
-                problem = problem.rpartition("Unable to merge: ")[2]
-                return BadFileError(
-                    f"{self._path} must have one JSON object per line, and values of one type per "
-                    f"key; line {number:,}: {problem}: {shown}"
-                )
-        return BadFileError(f"{self._path} cannot be read: {one_line(error)}")
+    def _find_parse_error(self, line: bytes) -> str:
+        """Return why Arrow cannot parse a JSON object, such as a repeated key; or ""."""
+        try:
+            self._parse(line)
+        except pa.ArrowInvalid as error:
+            problem = one_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0]
+            return f"invalid JSON ({problem})"
+        return ""
 
 
-def _without_lone_surrogates(block: bytes) -> bytes:
-    r"""Replace escaped halves of surrogate pairs by their bytes, which are not UTF-8.
+def is_json_text(field: pa.Field) -> bool:
+    """Return whether a column contains JSON texts, because its values have several types."""
+    return JSON_TEXT in (field.metadata or {})
 
-    Arrow refuses the escapes. It reads the bytes, so that only the rows with such texts fail later.
 
-    >>> _without_lone_surrogates(rb'"\ud83d\ude00 \\ud800 \ud800"')
-    b'"\\ud83d\\ude00 \\\\ud800 \xed\xa0\x80"'
+def _is_suspect(block: bytes, lines: Sequence[bytes]) -> bool:
+    """Return whether `_find_fault` must look at each line of a block before Arrow parses it."""
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return True
+    return (
+        len(block) > MAX_LINE_BYTES
+        or _has_half_pair(block)
+        or any(map(_is_too_deep, lines))
+        or not all(map(_begins_as_object, lines))  # Arrow crashes on lines with only `null`
+    )
+
+
+def _find_fault(line: bytes) -> str:
+    """Return why a line is bad, or ""."""
+    if len(line) > MAX_LINE_BYTES:
+        return TOO_LONG
+    if _is_too_deep(line):
+        return f"more than {_DEEPEST} nested lists and objects"
+    if _has_half_pair(line):
+        return "half of a surrogate pair"
+    try:
+        is_object = isinstance(json.loads(line.decode()), dict)
+    except UnicodeDecodeError:
+        return NOT_UTF8
+    except ValueError as error:
+        return f"invalid JSON ({one_line(getattr(error, 'msg', error))})"
+    return "" if is_object else "no JSON object"
+
+
+def _has_half_pair(text: bytes) -> bool:
+    r"""Return whether JSON contains an escaped half of a surrogate pair.
+
+    >>> _has_half_pair(rb'"\ud83d\ude00 \\ud800"'), _has_half_pair(rb'"\ud800"')
+    (False, True)
     """
-    if not _SURROGATE.search(block):
-        return block
-    return _ESCAPE.sub(_bytes_of_escape, block)
+    return bool(_SURROGATE.search(text)) and any(found[1] for found in _ESCAPE.finditer(text))
 
 
-def _bytes_of_escape(escape: re.Match[bytes]) -> bytes:
-    half = escape[1]
-    return chr(int(half, 16)).encode(errors="surrogatepass") if half else escape[0]
+def _take_out(
+    lines: Sequence[bytes], keys: Sequence[str]
+) -> tuple[bytes, dict[str, pa.StringArray]]:
+    """Return lines without some keys, and the JSON texts of the values of each key."""
+    rest = []
+    texts: dict[str, list[str | None]] = {key: [] for key in keys}
+    for line in lines:
+        row = json.loads(line)
+        for key, column in texts.items():
+            value = row.pop(key, None)
+            column.append(None if value is None else json.dumps(value, ensure_ascii=False))
+        rest.append(json.dumps(row).encode())
+    return b"\n".join(rest), {key: pa.array(text, pa.string()) for key, text in texts.items()}
+
+
+def _fits(field: pa.Field, other: pa.Field) -> bool:
+    try:
+        _merge(pa.schema([field]), pa.schema([other]))
+    except pa.ArrowTypeError:
+        return False
+    return True
 
 
 def _is_too_deep(line: bytes) -> bool:

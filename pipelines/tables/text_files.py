@@ -17,6 +17,7 @@ from tt.model.errors import BadFileError
 from tt.model.storage.files import open_input
 from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
+from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
 from tt.pipelines.tables.file_formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 
 MAX_LINE_BYTES = MAX_TEXT_BYTES
@@ -145,30 +146,26 @@ def is_other_encoding(*, invalid: int, lines: int) -> bool:
     return invalid * 100 >= lines > 0
 
 
-def read_whole_lines(stream: Any, *, size: int, path: str, first_line: int) -> bytes:
+def read_whole_lines(stream: Any, *, size: int) -> bytes:
     """Return the next lines of a stream, or b"" at its end.
+
+    A line that is longer than `MAX_LINE_BYTES` is cut off, but remains longer than this limit.
 
     Args:
       stream: A buffered binary stream at the start of a line.
       size: Read at least this many bytes, and then up to the end of the line.
-      path: The path of the file, for the message.
-      first_line: The number of the next line, for the message.
-
-    Raises:
-      BadFileError: A line is longer than `MAX_LINE_BYTES`. The rest of the line is not read.
     """
     size = min(size, MAX_LINE_BYTES)
     block: bytes = stream.read(size)
     if len(block) < size:  # the end of the stream; another read could cost a request
         return block
     partial = len(block) - (block.rfind(b"\n") + 1)
-    block += stream.readline(MAX_LINE_BYTES + 1 - partial)
-    last = block.rfind(b"\n", 0, -1) + 1
-    if len(block) - last > MAX_LINE_BYTES and not block.endswith(b"\n"):
-        line = first_line + block.count(b"\n")
-        raise BadFileError(
-            f"{path} must have lines of at most {MAX_LINE_BYTES >> 20} MB; line {line:,} is longer"
-        )
+    more: bytes = stream.readline(MAX_LINE_BYTES + 1 - partial)
+    block += more
+    if partial + len(more) > MAX_LINE_BYTES and not more.endswith(b"\n"):
+        while more and not more.endswith(b"\n"):
+            more = stream.readline(_BUFFER_BYTES)
+        block += b"\n"
     return block
 
 
@@ -225,12 +222,7 @@ class LineReader:
     def _read(self) -> list[bytes]:
         line = self._count + len(self._lines) + 1
         with explain_damage(f"{self._path} is cut off or damaged after line {line - 1}"):
-            block = read_whole_lines(
-                self._stream,
-                size=min(_BUFFER_BYTES, self._slice_bytes),
-                path=self._path,
-                first_line=line,
-            )
+            block = read_whole_lines(self._stream, size=min(_BUFFER_BYTES, self._slice_bytes))
         if line == 1:
             block = without_bom(block, path=self._path)
         self._is_at_end = not block
@@ -240,8 +232,8 @@ class LineReader:
 class TextRows:
     r"""The lines of a text file, as batches with a single column of strings.
 
-    Lines end only at \n or \r\n. A line that is not UTF-8 becomes a string with invalid bytes, so
-    that only its row fails later.
+    Lines end only at \n or \r\n. A line is bad if it is not UTF-8 or exceeds `MAX_LINE_BYTES`; see
+    `faults.py`.
 
     Args:
       stream: The decompressed content of the file.
@@ -257,31 +249,37 @@ class TextRows:
     def __init__(self, stream: Any, *, path: str, is_head: bool = False) -> None:
         self._stream = stream
         self._path = path
-        self._first = self._read(1)
+        self._first = read_whole_lines(stream, size=1)
         if not (self._first or is_head):
             raise BadFileError(f"{path} is empty, so it has no texts")
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the lines.
-
-        Raises:
-          BadFileError: A line is too long.
-        """
+        """Yield the lines."""
         block, count = without_bom(self._first, path=self._path), 0
         while block:
-            lines = [
+            lines: list[Any] = [
                 line.removesuffix(b"\n").removesuffix(b"\r")
                 for line in io.BytesIO(block).readlines()
             ]
+            faults = {}
+            for row, line in enumerate([] if _is_good(block) else lines):
+                if not _is_good(line):
+                    reason = TOO_LONG if len(line) > MAX_LINE_BYTES else NOT_UTF8
+                    faults[row] = Fault(count + row + 1, reason, line)
+                    lines[row] = None
             texts = pa.array(lines, pa.binary()).view(pa.string())
-            yield pa.RecordBatch.from_arrays([texts], schema=self.schema)
+            batch = pa.RecordBatch.from_arrays([texts], schema=self.schema)
+            yield with_faults(batch, faults)
             count += len(lines)
-            block = self._read(count + 1)
+            block = read_whole_lines(self._stream, size=_BLOCK_BYTES)
 
-    def _read(self, first_line: int) -> bytes:
-        return read_whole_lines(
-            self._stream, size=_BLOCK_BYTES, path=self._path, first_line=first_line
-        )
+
+def _is_good(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return len(text) <= MAX_LINE_BYTES
 
 
 def line_slices(path: str, *, encoding: str, slice_bytes: int) -> Iterator[list[bytes]]:

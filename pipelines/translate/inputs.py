@@ -23,6 +23,7 @@ from tt.pipelines.tables.finding import (
     describe_unread,
     with_identity,
 )
+from tt.pipelines.tables.jsonl import is_json_text
 from tt.pipelines.tables.lakehouse import OutputTable, TableFile
 from tt.pipelines.tables.parquet import Contents
 from tt.pipelines.tables.partitions import (
@@ -411,7 +412,9 @@ def _find_text_columns(
         names = [
             str(field.name)
             for field in schema
-            if is_text(field.type) and field.name not in (*table.language_columns, *key)
+            if is_text(field.type)
+            and not is_json_text(field)
+            and field.name not in (*table.language_columns, *key)
         ]
         if not names:
             raise _ColumnError(
@@ -429,6 +432,11 @@ def _find_text_columns(
             count = schema.names.count(name)
             problem = f"{count} columns named" if count else "no column"
             raise _ColumnError(f"{path} has {problem} {name!r}. Its columns: {_columns(schema)}")
+        if name in schema.names and is_json_text(schema.field(name)):
+            raise _ColumnError(
+                f"a text column must contain strings; the values under the key {name!r} of {path} "
+                "have several types"
+            )
         # A column has Arrow's type null if all its values are null.
         if not (is_text(kind) or is_text_list(kind) or pa.types.is_null(kind)):
             raise _ColumnError(

@@ -1,5 +1,6 @@
 """An input row that cannot be read fails by itself, and its content is kept."""
 
+import bz2
 import gzip
 import json
 
@@ -17,7 +18,28 @@ CSV_BAD = [
     (6, 8, "invalid UTF-8", b"6,\xff"),
     (7, 9, "3 cells instead of 2", b"7,a,b"),
 ]
-CASES = {"a.csv": (CSV, CSV_BAD), "b.csv.gz": (gzip.compress(CSV), CSV_BAD)}
+JSONL = b"""{"id":"1","text":"one"}
+{"id":2,
+{"id":"3","text":"\\ud83d"}
+
+{"id":"4","text":"four"}
+{"id":"5","text":"a\\nb"}
+{"id":"6","text":"\xff"}
+[7]
+{"text":"eight","id":"8"}
+"""
+JSONL_BAD = [
+    (2, 2, "invalid JSON (Expecting property name enclosed in double quotes)", b'{"id":2,'),
+    (3, 3, "half of a surrogate pair", b'{"id":"3","text":"\\ud83d"}'),
+    (6, 7, "invalid UTF-8", b'{"id":"6","text":"\xff"}'),
+    (7, 8, "no JSON object", b"[7]"),
+]
+CASES = {
+    "a.csv": (CSV, CSV_BAD),
+    "b.csv.gz": (gzip.compress(CSV), CSV_BAD),
+    "c.jsonl": (JSONL, JSONL_BAD),
+    "d.jsonl.bz2": (bz2.compress(JSONL), JSONL_BAD),
+}
 
 
 def bad_rows(folder):
@@ -109,4 +131,34 @@ def test_a_file_without_any_good_row_is_a_bad_file(tmp_path):
     assert message.startswith(
         f"{tmp_path}/a.csv has no row that tt can read. The first one is in line 2: 3 cells "
         "instead of 2"
+    )
+
+
+def test_a_bad_row_of_a_list_column_has_a_status(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"tags":["ab","cd"]}\n[1]\n{"tags":null}\n')
+    options = {"text_columns": ("tags",), "max_failed": 0.4}
+    summary = translate(tmp_path / "a.jsonl", tmp_path / "out", **options)
+    found = read_all(tmp_path / "out")
+    assert found["translation"].to_pylist() == [["ba", "dc"], [None], None]
+    assert found["translation_error"].to_pylist()[1] == ["line 2: no JSON object"]
+    assert summary.manifest["rows_by_status"]["tags"]["failed"] == 1
+    again = translate(tmp_path / "a.jsonl", tmp_path / "out", retry_failed=True, **options)
+    assert again.manifest["failed_rows"] == 1
+
+
+def test_a_line_of_text_that_is_not_utf_8_is_a_bad_row(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one\n\xff\nthree\n")
+    translate(tmp_path / "a.txt", tmp_path / "out")
+    assert read_all(tmp_path / "out")["translation"].to_pylist() == ["eno", None, "eerht"]
+    assert bad_rows(tmp_path / "out") == [
+        {"file": "a.txt", "row": 2, "line": 2, "reason": "invalid UTF-8", "content": b"\xff"}
+    ]
+
+
+def test_a_key_with_several_types_is_kept_as_json_but_is_not_translated(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text":"one","n":1}\n{"text":"two","n":["x"]}\n')
+    translate(tmp_path / "a.jsonl", tmp_path / "out")
+    assert read_all(tmp_path / "out")["n"].to_pylist() == ["1", '["x"]']
+    assert "the values under the key 'n' of " in refused(
+        tmp_path / "a.jsonl", tmp_path / "no", text_columns=("n",)
     )
