@@ -19,6 +19,7 @@ _PANELS = {
     "Output": ("output", "corpus", "overwrite"),
     "Rows": ("text_columns", "where", "limit", "unit_rows"),
     "Changes": ("changed", "removed"),
+    "Input": ("read",),
     "Failures": ("max_failed", "retry_failed", "on_bad_file"),
     "Texts": ("memory", "deduplicate", "texts"),
 }

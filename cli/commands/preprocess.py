@@ -25,7 +25,8 @@ _OPTIONS = options_of(
     panels={
         "Corpora": (
             "source", "target", "weights", "options.source_column", "options.target_column",
-            "options.encoding", "options.source_language", "options.target_language",
+            "options.input_format", "options.delimiter", "options.encoding",
+            "options.source_language", "options.target_language",
         ),
         "TensorFlow Datasets (TFDS)": (
             "options.split", "options.validation_split", "options.data_dir", "options.download",

@@ -40,6 +40,7 @@ _PANELS = {
     ),
     "Columns": ("output_column", "keep_columns", "drop_columns"),
     "Changes": ("key", "changed", "removed"),
+    "Input": ("read",),
     "Failures": ("max_failed", "retry_failed", "on_bad_file"),
     "Texts": ("memory", "deduplicate", "texts"),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from tt.pipelines.memory.options import MemoryRequest
 from tt.pipelines.memory.tmx import read_tmx
 from tt.pipelines.tables.columns import cell_bytes, column_of, is_text, type_of
 from tt.pipelines.tables.damage import with_remedy
-from tt.pipelines.tables.file_formats import ENDINGS, has_random_access, table_suffix
+from tt.pipelines.tables.formats import ENDINGS, table_suffix
 from tt.pipelines.tables.forward import read_rows
 from tt.pipelines.tables.parquet import Contents
 from tt.pipelines.tables.reading import OpenTable, scan_file
@@ -110,7 +110,7 @@ def _read_table(path: str, request: MemoryRequest, add: Callable[[str, str], obj
 
 
 def _batches(path: str, contents: Contents) -> Iterator[pa.RecordBatch | pa.Table]:
-    if has_random_access(path):
+    if contents.has_random_access:
         yield read_rows(
             path=path, first_row=0, rows=contents.rows or 0, footer_checksum=contents.checksum
         )

@@ -33,8 +33,8 @@ from tt.pipelines.preprocess.sources import (
     text_at,
 )
 from tt.pipelines.tables.damage import with_remedy
-from tt.pipelines.tables.file_formats import UTF8, find_encoding
 from tt.pipelines.tables.finding import check_no_lake, is_skipped_name
+from tt.pipelines.tables.formats import UTF8
 from tt.pipelines.tables.reading import read_head_lines, read_schema
 
 _MOST_NAMES = 20  # most keys in a message
@@ -65,7 +65,7 @@ def open_corpora(
       UserError: A corpus does not exist, or does not fit the options.
     """
     options = options or CorpusOptions()
-    encoding = find_encoding(options.encoding)
+    encoding = options.encoding
     listed: dict[str, ListedFile] = {}  # listing entries of remote files, which save requests
 
     @functools.cache  # A look-up may send a request to a remote file system.
@@ -79,7 +79,9 @@ def open_corpora(
         if not text.endswith("/"):
             _check_is_no_folder(text)
         spec = parse_corpus(
-            text, exists=lambda path: storage_paths.is_known(path) and bool(look_up(path))
+            text,
+            exists=lambda path: storage_paths.is_known(path) and bool(look_up(path)),
+            options=options,
         )
         if spec.kind == "tfds":
             sources.append(open_tfds(spec, options))
@@ -96,7 +98,7 @@ def open_corpora(
                 paths = _find(spec.paths[0], look_up=look_up)
             remedy = "Write the current rows of the table to Parquet files, and choose these files"
             check_no_lake(spec.paths[0], paths, remedy=remedy)
-            open_file = functools.partial(_open_file, spec, options, encoding, listed)
+            open_file = functools.partial(_open_file, spec, options, listed)
             with concurrent.futures.ThreadPoolExecutor(files.AT_ONCE) as pool:
                 sources += pool.map(open_file, paths)  # Each thread waits for the file system.
     return [_with_listed(source, listed) for source in sources]
@@ -114,7 +116,6 @@ def _with_listed(source: Source, listed: Mapping[str, ListedFile]) -> Source:
 def _open_file(
     spec: CorpusSpec,
     options: CorpusOptions,
-    encoding: str,
     listed: Mapping[str, ListedFile],
     path: str,
 ) -> Source:
@@ -122,11 +123,15 @@ def _open_file(
         spec.source_column or options.source_column,
         spec.target_column or options.target_column,
     )
+    fields: dict[str, Any] = {
+        "given_name": spec.name,
+        **{name: getattr(options, name) for name in ("encoding", "input_format", "delimiter")},
+    }
     if spec.kind == "tsv":
         numbers = _column_number(columns[0], 0), _column_number(columns[1], 1)
         codes = (options.source_language, options.target_language)
         languages = tuple(code for code in codes if code)
-        return Tsv(path, *numbers, given_name=spec.name, encoding=encoding, languages=languages)
+        return Tsv(path, *numbers, languages=languages, **fields)
     plain = ("source", "target")
     names = (
         columns[0] or options.source_language or plain[0],
@@ -136,8 +141,8 @@ def _open_file(
     choices = [names] if any(columns) or names == plain else [names, plain]
     if spec.kind == "jsonl":
         if not listing.is_pipe_or_device(path):
-            names = _find_keys(path, choices, are_named=any(columns), encoding=encoding)
-        return Jsonl(path, *names, given_name=spec.name, encoding=encoding)
+            names = _find_keys(path, choices, are_named=any(columns), encoding=options.encoding)
+        return Jsonl(path, *names, **fields)
     if listing.is_pipe_or_device(path):
         raise UserError(
             f"{path} is a pipe or a device, from which tt reads only text, TSV and JSONL. Write "
@@ -150,9 +155,9 @@ def _open_file(
             path, choices, given_name=spec.name, listed=known, are_in_name=are_in_name
         )
     with with_remedy():
-        schema = read_schema(path)
+        schema = read_schema(path, options=options)
     names = choose_columns(schema, choices, path=path, are_in_name=are_in_name)
-    return TableColumns(path, *names, given_name=spec.name)
+    return TableColumns(path, *names, **fields)
 
 
 def _pair_texts(

@@ -35,7 +35,6 @@ from tt.pipelines.preprocess.vocabularies import (
 )
 from tt.pipelines.preprocess.work_folder import ends_with
 from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
-from tt.pipelines.tables.file_formats import find_encoding
 from tt.pipelines.tables.text_files import read_texts
 
 # Beam sets the label of a transform when it applies it, so these dataclasses cannot be frozen.
@@ -123,7 +122,7 @@ def _hash_unit(unit: Unit, plan: DatasetPlan) -> Iterator[HeldOut]:
 def _hash_file(planned: dict[str, Any], plan: DatasetPlan) -> HeldOut:
     options = plan.options
     with listing.unchanged([planned]):
-        batches = read_texts(planned["path"], encoding=find_encoding(options.encoding))
+        batches = read_texts(planned["path"], encoding=options.encoding)
         columns = (pa.array(texts, pa.large_string()) for texts in batches)
         if options.decode_entities:
             columns = (decode_entities(column)[0] for column in columns)

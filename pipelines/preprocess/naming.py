@@ -8,25 +8,32 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from tt.model.errors import UserError, checked
-from tt.pipelines.tables.file_formats import COMPRESSED, UTF8
+from tt.pipelines.tables.formats import (
+    DEFAULTS,
+    INPUT_FORMATS,
+    JSONL,
+    PARQUET,
+    TEXT,
+    TSV,
+    ReadOptions,
+    endings_of,
+)
 
 Kind = Literal["text", "tsv", "jsonl", "table", "parquet", "tfds"]
 
 CORPUS_KINDS = (
-    "*.tsv, *.csv, *.jsonl (also with .gz, .bz2 or .zst), *.parquet, *.arrow, FOLDER/ (its Parquet "
-    "files), tfds:NAME[/CONFIG] or SOURCE+TARGET (two line-aligned text files), or add the column "
-    "numbers of a tab-separated file, as in fra.txt:0:1"
+    "*.tsv, *.csv, *.jsonl, *.json (also with .gz, .bz2 or .zst), *.parquet, *.arrow, FOLDER/ (its "
+    "Parquet files), tfds:NAME[/CONFIG] or SOURCE+TARGET (two line-aligned text files), or add the "
+    "column numbers of a tab-separated file, as in fra.txt:0:1, or set `input_format`"
 )
 
-_COMPRESSION = "|".join(map(re.escape, COMPRESSED))
-
+_KINDS: dict[str, Kind] = {TSV: "tsv", JSONL: "jsonl", PARQUET: "parquet"}  # all others: "table"
 _FILE = re.compile(
-    rf"(?P<path>.*\.(?:(?P<kind>tsv|csv|jsonl)(?:{_COMPRESSION})?|(?P<whole>parquet|arrow|feather|ipc)"
-    r"))(?::(?P<columns>.*))?",
+    rf"(?P<path>.*(?:{'|'.join(map(re.escape, endings_of(INPUT_FORMATS, without=TEXT)))}))"
+    r"(?::(?P<columns>.*))?",
     re.IGNORECASE,
 )
-_KINDS: dict[str, Kind] = {"tsv": "tsv", "jsonl": "jsonl", "parquet": "parquet"}
-
+_OTHER_FILE = re.compile(r"(?P<path>.+?)(?::(?P<columns>[^:/]+:[^:/]+))?")  # with `input_format`
 _NUMBERED = re.compile(r"(?P<path>[^:].*):(?P<columns>[0-9]+:[0-9]+)")
 _FOLDER = re.compile(r"(?P<path>[^:].*/)(?::(?P<columns>[^/]+))?")
 _GIVEN_NAME = re.compile(r"(?P<name>[^=/:+*?\[]+)=(?P<rest>.+)")
@@ -38,7 +45,7 @@ _TFDS = re.compile(
 
 @checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
+class CorpusOptions(ReadOptions):
     """Options for reading corpora.
 
     Attributes:
@@ -49,7 +56,6 @@ class CorpusOptions:
       target_column: Read targets from this column: a number from 0 in TSV, else a key or name.
 
         By default 1, or the target language, or "target".
-      encoding: Decode text, TSV and JSONL files with this encoding, such as latin-1 or cp1252.
       source_language: Set the source language, such as en, pt-BR or zh-Hant.
 
         The languages determine the scripts that filters expect, and the direction of TFDS corpora.
@@ -63,7 +69,6 @@ class CorpusOptions:
 
     source_column: str | None = None
     target_column: str | None = None
-    encoding: str = UTF8
     source_language: str = ""
     target_language: str = ""
     split: str = "train"
@@ -85,7 +90,12 @@ class CorpusSpec:
     target_column: str | None = None  # the target column that the string names, or None
 
 
-def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: False) -> CorpusSpec:
+def parse_corpus(
+    text: str,
+    *,
+    exists: Callable[[str], bool] = lambda path: False,
+    options: ReadOptions = DEFAULTS,
+) -> CorpusSpec:
     """Parse a corpus string: [NAME=]PATH[:SOURCE_COLUMN:TARGET_COLUMN] or [NAME=]SOURCE+TARGET.
 
     A file with an unknown ending is TSV if its columns are numbers. A folder of Parquet files, as
@@ -95,6 +105,7 @@ def parse_corpus(text: str, *, exists: Callable[[str], bool] = lambda path: Fals
     Args:
       text: The corpus string.
       exists: Returns whether a path or glob matches an existing file.
+      options: How to read the files.
 
     Raises:
       UserError: The string does not name a corpus.
@@ -122,11 +133,13 @@ target_column='2')
 
     if tfds := _TFDS.fullmatch(path):
         return spec("tfds", tfds["dataset"], tfds["columns"])
-    file = _FILE.fullmatch(path)
+    has_format = options.input_format not in (None, TEXT)
+    file = (_OTHER_FILE if has_format and not path.endswith("/") else _FILE).fullmatch(path)
     if file and file["columns"] is not None and exists(path):
         file = None  # The whole string, including the colons, is an existing path.
     if file and ("+" not in path or exists(file["path"])):
-        kind = _KINDS.get((file["kind"] or file["whole"]).lower(), "table")
+        found = options.format_of(file["path"])
+        kind = _KINDS.get(found.name if found else "", "table")
         return spec(kind, file["path"], file["columns"])
     if folder := _FOLDER.fullmatch(path):
         return spec("parquet", folder["path"], folder["columns"])

@@ -21,7 +21,7 @@ from tt.model.text.spans import PLACEHOLDERS, Protection
 from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL, load_vocabularies
 from tt.pipelines.preprocess.filters import DEDUPLICATE, HELD_OUT_BY, LONG_SIDE, Filters
 from tt.pipelines.preprocess.naming import CorpusOptions
-from tt.pipelines.tables.file_formats import UTF8, find_encoding
+from tt.pipelines.tables.formats import UTF8
 
 VOCABULARY_SIZE = 8000  # the default
 # Validation and test have at most the lower half of the hashes of sources, and placeholders replace
@@ -38,8 +38,8 @@ _TRAINING_OPTIONS = (
 _PROTECTING_OPTIONS = ("protect", "protect_regex")
 
 _READING_OPTIONS = (
-    "source_column", "target_column", "split", "validation_split", "data_dir", "download",
-    "language_pair", "subsets",
+    "source_column", "target_column", "input_format", "delimiter", "split", "validation_split",
+    "data_dir", "download", "language_pair", "subsets",
 )  # fmt: skip
 
 _SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
@@ -183,7 +183,7 @@ class PreprocessOptions(CorpusOptions):
         for side in ("source", "target"):
             if code := getattr(self, f"{side}_language"):
                 read_language(code, name=f"`{side}_language`")
-        find_encoding(self.encoding)
+        super().__post_init__()
         _ = self.protection  # validates the patterns
         _ = self.alignment  # validates the value
         self._check_vocabularies()
@@ -353,7 +353,6 @@ class PreprocessOptions(CorpusOptions):
                 del values[name]
         if not self.protect:
             del values["placeholder_share"]
-        values["encoding"] = find_encoding(self.encoding)
         if values["encoding"] == UTF8:
             del values["encoding"]
         return values

@@ -29,7 +29,7 @@ from tt.pipelines.preprocess.sources import (
     rows_within,
 )
 from tt.pipelines.tables import parquet
-from tt.pipelines.tables.columns import has_dictionary, is_text, type_of
+from tt.pipelines.tables.columns import has_dictionary, is_bytes, is_text, type_of
 from tt.pipelines.tables.damage import explain_damage, with_remedy
 from tt.pipelines.tables.forward import cut_by_bytes, rows_at_once
 from tt.pipelines.texts.limits import TRANSLATED
@@ -271,7 +271,7 @@ def choose_columns(
         places = ("as `source_column`", "as `target_column`")
     for place, column in zip(places, columns, strict=True):
         kind = type_of(schema, column)
-        if kind is not None and is_text(kind):
+        if kind is not None and (is_text(kind) or is_bytes(kind)):
             continue
         names = list(_text_names(schema))
         remedy = "Choose another file: this file has no text columns"

@@ -23,7 +23,7 @@ from tt.pipelines.tables import text_files
 from tt.pipelines.tables.columns import cells_as_binary, column_of
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults
-from tt.pipelines.tables.file_formats import UTF8, compression_ending
+from tt.pipelines.tables.formats import UTF8, ReadOptions, compression_ending
 from tt.pipelines.tables.forward import cut_by_bytes
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, LineReader, line_slices
@@ -315,6 +315,8 @@ class ColumnsSource(FileSource):
     path: str
     source_column: str | int  # a number, or a name
     target_column: str | int
+    input_format: str | None = dataclasses.field(default=None, kw_only=True)  # see `ReadOptions`
+    delimiter: str | None = dataclasses.field(default=None, kw_only=True)
 
     def paths(self) -> list[str]:
         """Return the file."""
@@ -323,6 +325,11 @@ class ColumnsSource(FileSource):
     def columns(self) -> list[str | int]:
         """Return the source column and the target column."""
         return [self.source_column, self.target_column]
+
+    def identity(self) -> dict[str, Any]:
+        """Return JSON values that change with the source."""
+        chosen = {"input_format": self.input_format, "delimiter": self.delimiter}
+        return super().identity() | {name: each for name, each in chosen.items() if each}
 
     def read_all(self) -> Iterator[pa.Table]:
         """Read the file. A line without two texts becomes the source text of a row with a fault."""
@@ -369,7 +376,7 @@ class Tsv(ColumnsSource):
         return max(self.source_column, self.target_column) + 1
 
     def _split(self, line: bytes) -> tuple[bytes, bytes]:
-        cells = line.split(b"\t", self._splits)
+        cells = line.split((self.delimiter or "\t").encode(), self._splits)
         return cells[self.source_column], cells[self.target_column]
 
     def _is_header(self, source: bytes | None, target: bytes | None) -> bool:
@@ -394,7 +401,7 @@ class Jsonl(ColumnsSource):
 
 @dataclasses.dataclass(frozen=True)
 class TableColumns(ColumnsSource):
-    """Two columns of a CSV or Arrow file."""
+    """Two columns of a CSV, JSON or Arrow file."""
 
     kind: ClassVar[str] = "table"
 
@@ -404,7 +411,10 @@ class TableColumns(ColumnsSource):
         Raises:
           UserError: The file is damaged.
         """
-        with with_remedy(), OpenTable(self.path) as table:
+        options = ReadOptions(
+            input_format=self.input_format, delimiter=self.delimiter, encoding=self.encoding
+        )
+        with with_remedy(), OpenTable(self.path, options=options) as table:
             for batch in table.batches():
                 for first in range(0, batch.num_rows, SLICE_PAIRS):
                     some, faults = split_faults(batch.slice(first, SLICE_PAIRS))

@@ -28,7 +28,7 @@ from tt.model.long_work import long_work
 from tt.model.storage.listing import list_folder
 from tt.pipelines.runners.formatting import describe_sentences, format_seconds, megabytes
 from tt.pipelines.tables.columns import path_in, read_text_column
-from tt.pipelines.tables.file_formats import PARQUET_SUFFIX
+from tt.pipelines.tables.formats import PARQUET_SUFFIX
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TextFields

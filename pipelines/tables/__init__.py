@@ -1,6 +1,6 @@
 """Find, read and write files with tables and texts.
 
-file_formats  names of formats, compressions and encodings
+formats  names of formats, compressions and encodings
 finding       the search for the files that a user names
 damage        one-line error messages for damaged files
 faults        rows that cannot be read

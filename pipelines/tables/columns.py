@@ -51,6 +51,12 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a column contains bytes, as old programs write texts in UTF-8."""
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
 def is_text_list(kind: pa.DataType) -> bool:
     """Return whether a type is a list of strings."""
     return is_list(kind) and (is_text(kind.value_type) or pa.types.is_null(kind.value_type))
@@ -70,10 +76,11 @@ def is_comparable(kind: pa.DataType) -> bool:
     if types.is_temporal(kind):
         return not (types.is_duration(kind) or types.is_interval(kind))
     plain = (types.is_integer, types.is_boolean, types.is_float32, types.is_float64, types.is_null)
-    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    is_bytes |= types.is_fixed_size_binary(kind) and not types.is_decimal(kind)
+    is_fixed = types.is_fixed_size_binary(kind) and not types.is_decimal(kind)
     is_small = types.is_decimal(kind) and not types.is_decimal256(kind)
-    return bool(is_text(kind) or is_bytes or is_small or any(test(kind) for test in plain))
+    return bool(
+        is_text(kind) or is_bytes(kind) or is_fixed or is_small or any(test(kind) for test in plain)
+    )
 
 
 def has_dictionary(schema: pa.Schema) -> bool:
@@ -117,6 +124,8 @@ def column_of(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.Chun
 
 def cells_as_binary(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Cast a text column to large_binary, because cells may be invalid UTF-8."""
+    if is_bytes(column.type):
+        return pc.cast(column, pa.large_binary())
     plain = pc.cast(column, pa.large_string())  # decodes dictionary and view columns
     return pc.cast(plain, pa.large_binary())
 

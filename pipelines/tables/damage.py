@@ -21,7 +21,19 @@ _SIZE_ERRORS = (SystemError, ValueError, OverflowError, MemoryError)
 class EncodingError(BadFileError):
     """A text file is not UTF-8."""
 
-    remedy = "Convert the file (iconv -f ENCODING -t utf-8), or set `encoding` for a corpus"
+    remedy = "Set `encoding`"
+
+
+class SeparatorError(BadFileError):
+    """The columns of a file have another separator."""
+
+    remedy = "Set `delimiter`"
+
+
+class FormatError(BadFileError):
+    """The ending of a file does not name its format."""
+
+    remedy = "Set `input_format`"
 
 
 class NullListError(BadFileError):

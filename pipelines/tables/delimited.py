@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from tt.model.errors import BadFileError, counted, first_line
-from tt.pipelines.tables.damage import EncodingError
+from tt.pipelines.tables.damage import EncodingError, SeparatorError
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, without_bom
 
@@ -56,7 +56,9 @@ class DelimitedRows:
     Args:
       stream: The decompressed content of the file.
       path: The path of the file, for messages.
-      delimiter: "," for CSV with quotation marks, or a tab for TSV without.
+      delimiter: The character between cells; None for a tab in TSV. In CSV, None is a comma, or a
+        semicolon if the first line has only semicolons, as Excel writes it in many countries.
+      has_quotes: Whether the file is CSV, whose cells may have quotation marks.
       is_head: Whether the stream is only the beginning of the file. If so, only the rows of its
         first block are read, and no row if the end of a row is uncertain.
 
@@ -64,10 +66,20 @@ class DelimitedRows:
       BadFileError: The first line does not contain column names.
     """
 
-    def __init__(self, stream: Any, *, path: str, delimiter: str, is_head: bool = False) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        *,
+        path: str,
+        delimiter: str | None,
+        has_quotes: bool,
+        is_head: bool = False,
+    ) -> None:
         self._stream = stream
         self._path = path
-        self._delimiter = delimiter
+        self._delimiter = delimiter or ("," if has_quotes else "\t")
+        self._is_given = delimiter is not None
+        self._has_quotes = has_quotes
         self._is_head = is_head
         self._first = without_bom(stream.read(BLOCK_BYTES), path=path)
         self._newline = b"\n" if b"\n" in self._first else b"\r"
@@ -237,13 +249,9 @@ class DelimitedRows:
             return NOT_UTF8
         return ""
 
-    @property
-    def _has_quotes(self) -> bool:
-        return self._delimiter == ","
-
     def _rows_of(self, lines: Iterator[str]) -> Any:
         if self._has_quotes:
-            return csv.reader(lines)
+            return csv.reader(lines, delimiter=self._delimiter)
         return csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
 
     def _read_names(self) -> list[str]:
@@ -265,19 +273,28 @@ class DelimitedRows:
             "".join(names).encode()
         except UnicodeEncodeError as error:
             raise EncodingError(f"{self._path} must be UTF-8; line 1 is not") from error
-        if len(names) == 1:
-            self._check_separators(text)
+        if len(names) == 1 and not self._is_given:
+            other = self._find_separator(text)
+            self._is_given = True
+            if other == ";" and self._has_quotes:
+                self._delimiter = other
+                return self._read_names()
+            if other:
+                kind = "commas" if self._has_quotes else "tabs"
+                raise SeparatorError(
+                    f"{self._path} must have {kind} between its columns, but its first line has "
+                    f"only {other!r}: {first_line(text)!r}"
+                )
         return names
 
-    def _check_separators(self, text: str) -> None:
-        """Check that a file with a single column does not use another separator.
+    def _find_separator(self, text: str) -> str:
+        """Return the separator of a file that seems to have a single column; "" if it has one.
+
+        With another separator, the first line has several names, and each row has at least as many
+        cells.
 
         Args:
           text: The beginning of the file.
-
-        Raises:
-          BadFileError: With another separator, the first line has several names, and each row has
-            at least as many cells.
         """
         for other in "\t;|,":
             rows = csv.reader(io.StringIO(text, newline=""), delimiter=other)
@@ -286,11 +303,8 @@ class DelimitedRows:
                 if len(self._first) > _HEAD_BYTES:
                     del more[-1:]  # this row may be cut off
                 if len(names) > 1 and more and all(len(row) >= len(names) for row in more):
-                    kind = "commas" if self._has_quotes else "tabs"
-                    raise BadFileError(
-                        f"{self._path} must have {kind} between its columns, but its first line "
-                        f"has only {other!r}: {first_line(text)!r}"
-                    )
+                    return other
+        return ""
 
 
 def _split_quoted(lines: Sequence[str], *, delimiter: str, is_last: bool) -> _Rows:

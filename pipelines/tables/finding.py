@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,7 +17,7 @@ from tt.model.storage import listing
 from tt.model.storage import paths as storage_paths
 from tt.model.storage.listing import ListedFile, is_folder
 from tt.model.storage.paths import is_local, normalize_path
-from tt.pipelines.tables.file_formats import is_text_file, table_suffix
+from tt.pipelines.tables.formats import DEFAULTS, ReadOptions, table_suffix
 
 _MOST_NAMES = 5  # the maximum number of skipped files that a notice lists
 _LAKE_FILE = re.compile(r"(.*)/(?:(_delta_log)/|metadata/[^/]+\.metadata\.json)")
@@ -44,17 +45,20 @@ class FoundFile:
 def find_tables(
     arguments: Sequence[str],
     *,
+    options: ReadOptions = DEFAULTS,
     warn: Callable[[str], object] = lambda line: None,
     unread: list[str] | None = None,
 ) -> list[FoundFile]:
     """Find the table files that paths, globs and folders name.
 
     A folder stands for all files in it, at any depth, that have the ending of a table format.
-    This excludes .txt files, because many folders contain a text file that describes their tables.
-    Files and folders whose names start with "." or "_" are skipped.
+    This excludes .txt and .json files, because many folders contain such a file that describes
+    their tables. With `input_format`, a folder stands for all files. Files and folders whose names
+    start with "." or "_" are skipped.
 
     Args:
       arguments: Paths of files, globs and folders.
+      options: How to read the files.
       warn: Receives a line for each folder in which files or folders were skipped.
       unread: A list that receives the files of folders that have no ending of a table format.
 
@@ -64,7 +68,9 @@ def find_tables(
     """
     unread = [] if unread is None else unread
     found = [
-        file for argument in arguments for file in _find_tables(argument, warn=warn, unread=unread)
+        file
+        for argument in arguments
+        for file in _find_tables(argument, options=options, warn=warn, unread=unread)
     ]
     for file in found:
         if listing.is_pipe_or_device(file.path):
@@ -76,7 +82,11 @@ def find_tables(
 
 
 def _find_tables(
-    argument: str, *, warn: Callable[[str], object], unread: list[str]
+    argument: str,
+    *,
+    options: ReadOptions,
+    warn: Callable[[str], object],
+    unread: list[str],
 ) -> list[FoundFile]:
     path = normalize_path(argument)
     named = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]
@@ -90,14 +100,15 @@ def _find_tables(
         files = listing.list_with_links(path, is_skipped=is_skipped_name, on_skipped=skipped.append)
         _check_names([*skipped, *(file.path for file in files)])
         check_no_lake(path, [f"{path}/*"])  # the folder of a partition
-        tables = [file for file in files if _is_taken_from_folders(file.path)]
+        is_taken = functools.partial(_is_taken_from_folders, options=options)
+        tables = [file for file in files if is_taken(file.path)]
         found = _below(path.rstrip("/") + "/", tables)
-        unread += [file.path for file in files if not _is_taken_from_folders(file.path)]
+        unread += [file.path for file in files if not is_taken(file.path)]
         own = (f"{storage_paths.JOB_FOLDER}/", f"{_LOST_AND_FOUND}/")  # never a user's tables
         shown = [
             name.removeprefix(path.rstrip("/") + "/")
             for name in sorted(skipped)
-            if _is_taken_from_folders(name) or (name.endswith("/") and not name.endswith(own))
+            if is_taken(name) or (name.endswith("/") and not name.endswith(own))
         ]
         more = ", ..." if len(shown) > _MOST_NAMES else ""
         notice = (
@@ -108,7 +119,7 @@ def _find_tables(
         if not found:
             raise UserError(
                 f"the input folder {argument} contains no *.parquet, *.csv, *.tsv, *.jsonl or "
-                "*.arrow file. Choose another folder, or a glob for Parquet files with other names"
+                "*.arrow file. Choose another folder, or set `input_format` to read its other files"
                 + (f" ({notice})" if shown else "")
             )
         if shown:
@@ -153,8 +164,9 @@ def describe_unread(endings: Mapping[str, int]) -> list[str]:
     return [line] if endings else []
 
 
-def _is_taken_from_folders(path: str) -> bool:
-    return bool(table_suffix(path)) and not is_text_file(path)
+def _is_taken_from_folders(path: str, *, options: ReadOptions) -> bool:
+    found = options.format_of(path)
+    return found is not None and (options.input_format is not None or found.is_in_folders)
 
 
 def _below(base: str, files: Sequence[ListedFile]) -> list[FoundFile]:

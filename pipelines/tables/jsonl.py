@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from tt.model.errors import BadFileError
 from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import one_line
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
@@ -34,6 +36,8 @@ _ESCAPE = re.compile(
 )
 _STEPS = np.zeros(256, np.int8)  # the change of the nesting depth at each byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_SEPARATOR = re.compile(r"[\s,]*")
+_DECODER = json.JSONDecoder()
 _KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
 
 
@@ -189,6 +193,78 @@ class JsonlRows:
             problem = one_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0]
             return f"invalid JSON ({problem})"
         return ""
+
+
+class _JsonLines(io.RawIOBase):
+    """The content of a JSON file as lines of JSON: the lines of the file, or the items of an array.
+
+    Args:
+      stream: The decompressed content of the file.
+      path: The path of the file, for messages.
+    """
+
+    def __init__(self, stream: Any, *, path: str) -> None:
+        self._stream = stream
+        self._path = path
+        self._text = self._read_text()
+        self._is_array = self._text.lstrip().startswith("[")
+        self._text = self._text.lstrip().removeprefix("[") if self._is_array else self._text
+        self._count = 0  # the number of items
+        self._lines = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._lines and (self._text or not self._is_array):
+            text = self._take_items() if self._is_array else self._text
+            self._lines = memoryview(text.encode(errors="surrogateescape"))
+            if not self._is_array:
+                self._text = self._read_text()
+                if not self._lines:
+                    return 0
+        size = min(len(buffer), len(self._lines))
+        buffer[:size] = self._lines[:size]
+        self._lines = self._lines[size:]
+        return size
+
+    def _read_text(self) -> str:
+        block = self._stream.read(BLOCK_BYTES)
+        # A character may end in the next block.
+        while block and block[-1] >= 0x80 and (more := self._stream.read(1)):
+            block += more
+        return without_bom(block, path=self._path).decode(errors="surrogateescape")
+
+    def _take_items(self) -> str:
+        """Return the next items of an array as lines, and remove them from the text."""
+        items: list[str] = []
+        end = 0
+        while True:
+            start = _SEPARATOR.match(self._text, end).end()  # type: ignore[union-attr]
+            if self._text.startswith("]", start):
+                self._text = ""
+                return "".join(items)
+            try:
+                _, end = _DECODER.raw_decode(self._text, start)
+            except (ValueError, RecursionError):
+                break
+            if end == len(self._text):  # a number may continue in the next block
+                break
+            items.append(" ".join(self._text[start:end].splitlines()) + "\n")
+            self._count += 1
+        more = self._read_text()
+        if not more or len(self._text) - start > MAX_LINE_BYTES:
+            raise BadFileError(
+                f"{self._path} must be an array of JSON objects; item {self._count + 1:,} is not "
+                "JSON, or the array has no end"
+            )
+        self._text = self._text[start:] + more
+        return "".join(items)
+
+
+def open_json(stream: Any, *, path: str) -> io.BufferedReader:
+    """Return the content of a JSON file, which may be an array, as a stream of lines."""
+    return io.BufferedReader(_JsonLines(stream, path=path))
 
 
 def is_json_text(field: pa.Field) -> bool:

@@ -70,6 +70,8 @@ class Contents:
       changed: The modification time, in seconds since 1970; None unless only the head was read.
       head: The first rows; None for Parquet.
       int96: The names of the columns of a Parquet file that contain INT96 timestamps.
+      has_random_access: Whether the rows can be read in any order, as in Parquet.
+      has_all_columns: Whether the schema is complete; the end of a JSONL file may have other keys.
     """
 
     size: int
@@ -81,6 +83,8 @@ class Contents:
     changed: float | None = None
     head: pa.Table | None = None
     int96: tuple[str, ...] = ()
+    has_random_access: bool = False
+    has_all_columns: bool = True
 
 
 def read_footer(path: str) -> Contents:
@@ -105,6 +109,7 @@ def read_footer(path: str) -> Contents:
         group_rows=tuple(group.num_rows for group in groups),
         content_bytes=sum(group.total_byte_size for group in groups),
         int96=tuple(dict.fromkeys(int96)),
+        has_random_access=True,
     )
 
 

@@ -21,20 +21,27 @@ from tt.model.storage.files import open_binary, open_input, read_range
 from tt.model.storage.listing import file_identity
 from tt.model.storage.paths import is_local
 from tt.pipelines.tables.columns import map_type
-from tt.pipelines.tables.damage import explain_damage, explain_each, is_damage, with_remedy
+from tt.pipelines.tables.damage import (
+    FormatError,
+    explain_damage,
+    explain_each,
+    is_damage,
+    with_remedy,
+)
 from tt.pipelines.tables.delimited import DelimitedRows
 from tt.pipelines.tables.faults import Fault, split_faults
-from tt.pipelines.tables.file_formats import (
-    DELIMITERS,
+from tt.pipelines.tables.formats import (
+    ARROW,
+    CSV,
+    DEFAULTS,
     ENDINGS,
-    IPC_SUFFIXES,
-    JSONL_SUFFIX,
+    JSON,
+    JSONL,
+    TEXT,
     UTF8,
-    has_random_access,
-    is_text_file,
-    table_suffix,
+    ReadOptions,
 )
-from tt.pipelines.tables.jsonl import JsonlRows
+from tt.pipelines.tables.jsonl import JsonlRows, open_json
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
 from tt.pipelines.tables.text_files import (
     MAX_LINE_BYTES,
@@ -54,7 +61,9 @@ _MAGIC_BYTES = 8  # the magic number with its padding, before the stream in an A
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
-def inspect_file(path: str, *, head_bytes: int | None = None) -> Contents:
+def inspect_file(
+    path: str, *, options: ReadOptions = DEFAULTS, head_bytes: int | None = None
+) -> Contents:
     """Read the footer of a Parquet file, or the head of a file of another format.
 
     A file that is not larger than the head is read completely. If the first line is longer than the
@@ -64,33 +73,38 @@ def inspect_file(path: str, *, head_bytes: int | None = None) -> Contents:
       BadFileError: The file is bad.
       UserError: The file cannot be opened.
     """
-    if has_random_access(path):
-        return scan_file(path)
+    file_format = options.format_of(path)
+    # The end of an array is needed to find the rows.
+    if file_format is None or file_format.has_random_access or file_format.name == JSON:
+        return scan_file(path, options=options)
     identity, content = _read_head(path, head_bytes or HEAD_BYTES)
     size = int(identity["bytes"])
     if size == len(content):
-        return scan_file(path, content=content)
-    with OpenTable(path, content=content, is_head=True) as table:
+        return scan_file(path, options=options, content=content)
+    with OpenTable(path, options=options, content=content, is_head=True) as table:
         collections.deque(table.batches(), maxlen=0)  # reading the rows infers the schema
     schema = table.schema
     if not schema.names and len(content) <= MAX_LINE_BYTES:
-        return inspect_file(path, head_bytes=4 * len(content))
-    with OpenTable(path, content=content, is_head=True, schema=schema) as table:
+        return inspect_file(path, options=options, head_bytes=4 * len(content))
+    with OpenTable(path, options=options, content=content, is_head=True, schema=schema) as table:
         head = pa.Table.from_batches(_good_rows(table, path=path), schema=schema)
-    return Contents(size=size, changed=identity["changed"], schema=schema, head=head)
+    return Contents(
+        size=size,
+        changed=identity["changed"],
+        schema=schema,
+        head=head,
+        has_all_columns=file_format.name != JSONL,
+    )
 
 
-def read_schema(path: str) -> pa.Schema:
-    """Return the schema of a CSV or Arrow file, from the beginning of the file.
+def read_schema(path: str, *, options: ReadOptions = DEFAULTS) -> pa.Schema:
+    """Return the schema of a file that is not Parquet, from the beginning of the file.
 
     Raises:
       BadFileError: The beginning of the file is bad.
       UserError: The file cannot be opened.
     """
-    identity, content = _read_head(path, HEAD_BYTES)
-    is_head = len(content) < identity["bytes"]
-    with OpenTable(path, content=content, is_head=is_head) as table:
-        return table.schema
+    return inspect_file(path, options=options).schema
 
 
 def _read_head(path: str, head_bytes: int) -> tuple[dict[str, Any], bytes]:
@@ -118,28 +132,32 @@ def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
         return head.splitlines(), is_whole
 
 
-def scan_file(path: str, *, content: bytes | None = None) -> Contents:
+def scan_file(
+    path: str, *, options: ReadOptions = DEFAULTS, content: bytes | None = None
+) -> Contents:
     """Read the footer of a Parquet file, or all rows of a file of another format.
 
     Args:
       path: The path of the file.
+      options: How to read the file.
       content: The bytes of the file, if they have already been read.
 
     Raises:
       BadFileError: The file is bad.
       UserError: The file cannot be opened.
     """
-    if has_random_access(path):
+    file_format = options.format_of(path)
+    if file_format is None or file_format.has_random_access:
         try:
             return read_footer(path)
         except NotParquetError as error:
-            if table_suffix(path):
+            if file_format is not None:
                 raise
-            raise BadFileError(
-                f"{path} must have the ending of its format, {ENDINGS}, or .txt for a text per "
-                "line; tt reads files with other endings as Parquet, and this file is not Parquet"
+            raise FormatError(
+                f"{path} must have the ending of its format, {ENDINGS}; tt reads files with other "
+                "endings as Parquet, and this file is not Parquet"
             ) from error
-    with OpenTable(path, content=content) as table:
+    with OpenTable(path, options=options, content=content) as table:
         rows = content_bytes = 0
         head: pa.Table | None = None
         for batch in _good_rows(table, path=path):
@@ -180,6 +198,7 @@ class OpenTable:
 
     Args:
       path: The path of the file.
+      options: How to read the file.
       schema: The schema that `scan_file` found, or None.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
@@ -193,31 +212,38 @@ class OpenTable:
         self,
         path: str,
         *,
+        options: ReadOptions = DEFAULTS,
         schema: pa.Schema | None = None,
         content: bytes | None = None,
         is_head: bool = False,
     ) -> None:
         self._problem = f"{path} is cut off or damaged"
-        suffix = table_suffix(path)
+        file_format = options.format_of(path)
+        name = file_format.name if file_format else ""
+        encoding = options.encoding if file_format and file_format.is_text else UTF8
         with contextlib.ExitStack() as stack, explain_damage(self._problem):
-            self._file = stack.enter_context(CheckedFile(path, content=content))
+            self._file = stack.enter_context(CheckedFile(path, content=content, encoding=encoding))
             stream: Any = self._file.stream
             self._rows: JsonlRows | DelimitedRows | TextRows | _IpcRows
-            if suffix in IPC_SUFFIXES:  # needs random access, because an Arrow footer is at the end
+            if name == ARROW:  # needs random access, because an Arrow footer is at the end
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 self._rows = _IpcRows(stack.enter_context(handle), path=path, is_head=is_head)
             else:
                 if content is not None and is_head:
-                    stream = io.BytesIO(_head_lines(content, path=path, is_whole=False))
-                if suffix.startswith(JSONL_SUFFIX):
+                    head = _head_lines(content, path=path, encoding=encoding, is_whole=False)
+                    stream = io.BytesIO(head)
+                if name in (JSONL, JSON):
+                    if name == JSON:
+                        stream = open_json(stream, path=path)
                     self._rows = JsonlRows(stream, path=path, schema=schema)
-                elif is_text_file(path):
+                elif name == TEXT:
                     self._rows = TextRows(stream, path=path, is_head=is_head)
                 else:
                     self._rows = DelimitedRows(
                         stream,
                         path=path,
-                        delimiter=DELIMITERS[suffix[:4]],
+                        delimiter=options.delimiter,
+                        has_quotes=name == CSV,
                         is_head=is_head,
                     )
             self._opened = stack.pop_all()
@@ -259,7 +285,7 @@ class OpenTable:
             return self._file.finish()
 
 
-def _head_lines(content: bytes, *, path: str, encoding: str = UTF8, is_whole: bool) -> bytes:
+def _head_lines(content: bytes, *, path: str, encoding: str, is_whole: bool) -> bytes:
     """Return the complete lines in the first bytes of a file, decompressed and as UTF-8.
 
     Args:

@@ -18,7 +18,7 @@ from tt.model.storage.files import open_input
 from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
-from tt.pipelines.tables.file_formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
+from tt.pipelines.tables.formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 
 MAX_LINE_BYTES = MAX_TEXT_BYTES
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MB"  # why a line cannot be read
@@ -310,14 +310,15 @@ class CheckedFile:
     Args:
       path: The path of the file.
       content: The bytes of the file, if they have already been read.
+      encoding: The encoding of the file.
     """
 
-    def __init__(self, path: str, *, content: bytes | None = None) -> None:
+    def __init__(self, path: str, *, content: bytes | None = None, encoding: str = UTF8) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
         self._file: Any = open_input(path) if content is None else io.BytesIO(content)
         self._checksummed = _ChecksumStream(self._file, self._digest)
         self._raw: Any = io.BufferedReader(self._checksummed, _BUFFER_BYTES)
-        self.stream = decompress(self._raw, path=path)
+        self.stream = decompress(self._raw, path=path, encoding=encoding)
 
     def __enter__(self) -> CheckedFile:
         return self

@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 from tt.model.errors import ColumnsError
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import is_list, is_text, map_values
-from tt.pipelines.tables.file_formats import CSV, JSONL, PARQUET, PARQUET_SUFFIX
+from tt.pipelines.tables.formats import CSV, JSONL, PARQUET, PARQUET_SUFFIX
 from tt.pipelines.tables.text_files import CheckedFile
 
 _BATCH_ROWS = 1024

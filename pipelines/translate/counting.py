@@ -47,7 +47,7 @@ def count_rows(
         return found
     try:
         with unchanged_file(file):
-            contents = scan_file(file.path)
+            contents = scan_file(file.path, options=options.job.read)
         check_table(
             contents,
             path=file.path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,15 +15,22 @@ from tt.model.errors import BadFileError, ColumnsError, UserError, counted
 from tt.model.json_files import first_few
 from tt.model.storage import listing, paths
 from tt.model.storage.files import AT_ONCE
-from tt.pipelines.tables.columns import is_comparable, is_text, is_text_list, path_in, type_of
+from tt.pipelines.tables.columns import (
+    is_bytes,
+    is_comparable,
+    is_text,
+    is_text_list,
+    path_in,
+    type_of,
+)
 from tt.pipelines.tables.conditions import ConditionError, parse_condition
-from tt.pipelines.tables.file_formats import JSONL_SUFFIX, PARQUET, has_random_access, table_suffix
 from tt.pipelines.tables.finding import (
     FoundFile,
     count_endings,
     describe_unread,
     with_identity,
 )
+from tt.pipelines.tables.formats import PARQUET, ReadOptions
 from tt.pipelines.tables.jsonl import is_json_text
 from tt.pipelines.tables.lakehouse import OutputTable, TableFile
 from tt.pipelines.tables.parquet import Contents
@@ -96,7 +104,7 @@ def inspect_input(
     notices: list[str] = []
     found, unread = listed, list(unread)
     if found is None:
-        found = find_input(options.input, warn=notices.append, unread=unread)
+        found = find_input(options.input, options=options.read, warn=notices.append, unread=unread)
     unread_files = count_endings(unread)
     folder = paths.normalize_path(options.output) if output is None else output.location
     check_names(found, output=folder, suffix=options.suffix)
@@ -109,7 +117,8 @@ def inspect_input(
     types: dict[str, list[str]] = {}
     int96: dict[str, None] = {}  # the names of columns, in order
     left = options.limit  # rows that remain for other files; None if unknown or unlimited
-    for (file, contents), partitions in zip(_inspect_files(found), every_partition, strict=True):
+    inspected = _inspect_files(found, options=options.read)
+    for (file, contents), partitions in zip(inspected, every_partition, strict=True):
         try:
             if isinstance(contents, BadFileError):
                 raise contents
@@ -141,7 +150,13 @@ def inspect_input(
         text_columns = columns
         if output is not None:
             added = added_fields(fitted.schema, options=dataclasses.replace(table, fields=columns))
-            output = fit_to_table(output, schema=fitted.schema, added=added, file=file)
+            output = fit_to_table(
+                output,
+                schema=fitted.schema,
+                added=added,
+                file=file,
+                is_parquet=contents.has_random_access,
+            )
         elif options.corpus is None:
             add_types(types, fitted.schema, keeps=table.choice.keeps)
         if options.corpus is None:
@@ -152,7 +167,7 @@ def inspect_input(
                 relative_path=file.relative_path,
                 size=contents.size,
                 changed=contents.changed,
-                written=_time_of(file),
+                written=_time_of(file) if contents.has_random_access else None,
                 partitions=_used_partitions(partitions, table=table),
                 table_partitions=file.partitions if isinstance(file, TableFile) else (),
                 as_schema=cast_schema(contents, file, table=output, schema=fitted.schema),
@@ -196,20 +211,21 @@ def _describe_int96(columns: list[str]) -> list[str]:
 
 
 def _inspect_files(
-    files: Sequence[FoundFile],
+    files: Sequence[FoundFile], *, options: ReadOptions
 ) -> Iterator[tuple[FoundFile, Contents | BadFileError]]:
     """Yield files with their contents; only a few file heads are in memory at a time."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for start in range(0, len(files), AT_ONCE):
             some = files[start : start + AT_ONCE]
-            yield from zip(some, pool.map(_try_to_inspect, some), strict=True)
+            inspect = functools.partial(_try_to_inspect, options=options)
+            yield from zip(some, pool.map(inspect, some), strict=True)
 
 
-def _try_to_inspect(file: FoundFile) -> Contents | BadFileError:
+def _try_to_inspect(file: FoundFile, *, options: ReadOptions) -> Contents | BadFileError:
     if isinstance(file, TableFile) and file.is_empty:
-        return Contents(schema=pa.schema([]), rows=0, size=0)
+        return Contents(schema=pa.schema([]), rows=0, size=0, has_random_access=True)
     try:
-        return inspect_file(file.path)
+        return inspect_file(file.path, options=options)
     except BadFileError as error:
         return error
     except UserError as error:
@@ -223,7 +239,7 @@ def _try_to_inspect(file: FoundFile) -> Contents | BadFileError:
 
 def _time_of(file: FoundFile) -> float | None:
     """Return the modification time of a Parquet file; None if it is unknown or not needed."""
-    if not has_random_access(file.path) or isinstance(file, TableFile):
+    if isinstance(file, TableFile):
         return None
     return with_identity(file).changed or None
 
@@ -244,7 +260,7 @@ def with_contents(file: InputFile, contents: Contents) -> InputFile:
         file,
         rows=rows,
         footer_checksum=contents.checksum,
-        schema=None if has_random_access(file.path) else contents.schema,
+        schema=None if contents.has_random_access else contents.schema,
         group_rows=contents.group_rows,
         fitting_rows=fitting_rows(rows=rows or 0, content_bytes=contents.content_bytes),
     )
@@ -311,7 +327,7 @@ def check_table(
     """
     schema, seen = contents.schema, schema_with_partitions(contents.schema, partitions)
     named = table.fields
-    is_partial = contents.rows is None and table_suffix(path).startswith(JSONL_SUFFIX)
+    is_partial = not contents.has_all_columns
     wanted = [*named, *key, *table.language_columns]
     if named and is_partial and not all(type_of(seen, name) for name in wanted):
         return named  # the missing columns may occur after the head
@@ -338,7 +354,7 @@ def check_table(
                 f"{path} already has a column {field.name!r}, and tt adds a column with this name. "
                 "Choose another name with `output_column`"
             )
-    if file_format != PARQUET or not has_random_access(path):
+    if file_format != PARQUET or not contents.has_random_access:
         joined = {table.name(column, ROW_FLAGS) for column in columns}
         whole = pa.schema([*kept, *added])
         check_schema(whole, file_format=file_format, joined=joined, path=path)
@@ -438,7 +454,8 @@ def _find_text_columns(
                 "have several types"
             )
         # A column has Arrow's type null if all its values are null.
-        if not (is_text(kind) or is_text_list(kind) or pa.types.is_null(kind)):
+        is_readable = is_text(kind) or is_bytes(kind) or is_text_list(kind)
+        if not (is_readable or pa.types.is_null(kind)):
             raise _ColumnError(
                 f"a text column must contain strings or lists of strings; {name!r} of {path} is "
                 f"{kind}. Its columns: {_columns(schema)}"

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from tt.model.errors import UserError, require
 from tt.pipelines.tables import lakehouse
-from tt.pipelines.tables.file_formats import PARQUET, has_random_access
 from tt.pipelines.tables.finding import FoundFile, find_tables
+from tt.pipelines.tables.formats import PARQUET, ReadOptions
 from tt.pipelines.tables.lakehouse import (
     DELTA,
     ICEBERG,
@@ -35,6 +35,7 @@ from tt.pipelines.translate.plan import InputFile, plan_digest, plan_units, plan
 def find_input(
     arguments: Sequence[str],
     *,
+    options: ReadOptions,
     warn: Callable[[str], object],
     unread: list[str] | None = None,
 ) -> list[FoundFile]:
@@ -49,7 +50,7 @@ def find_input(
     for argument in arguments:
         address = parse_address(argument)
         found += (
-            find_tables([argument], warn=warn, unread=unread)
+            find_tables([argument], options=options, warn=warn, unread=unread)
             if address is None
             else find_table_files(address)
         )
@@ -106,7 +107,12 @@ def fit_contents(contents: Contents, file: FoundFile) -> Contents:
 
 
 def fit_to_table(
-    table: OutputTable, *, schema: pa.Schema, added: Sequence[pa.Field], file: FoundFile
+    table: OutputTable,
+    *,
+    schema: pa.Schema,
+    added: Sequence[pa.Field],
+    file: FoundFile,
+    is_parquet: bool,
 ) -> OutputTable:
     """Return an output table with the schema of its new files.
 
@@ -115,11 +121,12 @@ def fit_to_table(
       schema: The schema of an input file.
       added: The columns that the job adds to it.
       file: The input file.
+      is_parquet: Whether the file is Parquet.
 
     Raises:
       UserError: The table cannot store the rows of the file, or the files differ.
     """
-    if not has_random_access(file.path):
+    if not is_parquet:
         raise UserError(
             f"{table.address} can only be written from Parquet files and tables, but the input "
             f"contains {file.path}. Convert this file to Parquet first"

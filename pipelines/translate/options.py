@@ -7,12 +7,13 @@ import re
 
 from tt.model.errors import checked, one_of, require, require_one_of, require_text
 from tt.pipelines.streams.options import MetricsOptions
-from tt.pipelines.tables.file_formats import (
+from tt.pipelines.tables.formats import (
     COMPRESSIONS,
     FORMATS,
     LAKE_PREFIXES,
     PARQUET,
     TEXT_COMPRESSIONS,
+    ReadOptions,
     output_suffix,
 )
 from tt.pipelines.texts.options import TRANSLATION, TextOptions
@@ -90,12 +91,12 @@ class TranslateOptions:
       input: Translate these files, folders or globs of Parquet, CSV, TSV, JSONL, Arrow or text.
 
         They can be on an object store. The ending of a file determines its
-        format, and files with unknown endings are read as Parquet. CSV, TSV, JSONL and text files
-        may be compressed (.gz, .bz2 or .zst). A text file ends in .txt, and each of its lines is a
-        row with the column "text". A folder stands for all files with known endings except .txt in
-        it, at any depth. delta:PATH is a table of Delta Lake, and iceberg:CATALOG.NAMESPACE.TABLE
-        is a table of Iceberg. Append @VERSION or @SNAPSHOT to translate an earlier state of the
-        table.
+        format unless `input_format` is set, and files with unknown endings are read as Parquet.
+        CSV, TSV, JSONL, JSON and text files may be compressed (.gz, .bz2 or .zst). A text file ends
+        in .txt, and each of its lines is a row with the column "text". A folder stands for all
+        files with known endings except .txt and .json in it, at any depth. delta:PATH is a table of
+        Delta Lake, and iceberg:CATALOG.NAMESPACE.TABLE is a table of Iceberg. Append @VERSION or
+        @SNAPSHOT to translate an earlier state of the table.
       output: Write the translated files to this folder; repeat the command to resume the job.
 
         An output file is finished if its size and checksum are correct; the checksum covers only
@@ -165,6 +166,7 @@ class TranslateOptions:
       removed: Keep or delete the translations of removed files. By default keep; for tables delete.
 
         The output of a Delta Lake or Iceberg table always has exactly the rows of the table.
+      read: How the input files are read.
       texts: How texts are translated.
       corpus: How to make a corpus of pairs, as `tt back-translate` does; None for tables.
 
@@ -194,6 +196,7 @@ class TranslateOptions:
     key: tuple[str, ...] = ()
     changed: str = one_of(CHANGED, default=REFUSE)
     removed: str | None = one_of(REMOVED, default=None)
+    read: ReadOptions = dataclasses.field(default_factory=ReadOptions)
     texts: TextOptions = dataclasses.field(default_factory=TextOptions)
     corpus: BackTranslation | None = None
 
@@ -252,6 +255,8 @@ class TranslateOptions:
 
     def _choose_removed(self) -> None:
         tables = sum(argument.startswith(LAKE_PREFIXES) for argument in self.input)
+        rule = "`input_format` cannot be combined with tables of Delta Lake or Iceberg"
+        require(not tables or self.read.input_format is None, rule, self.read.input_format)
         if self.removed is None and tables in (0, len(self.input)):
             object.__setattr__(self, "removed", DELETE if tables else KEEP)
         rule = (

@@ -24,7 +24,13 @@ from tt.model.transformer.search_options import BATCH_TOKENS, Decoding
 from tt.pipelines.inference.model_loading import FoundModel
 from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import JobRecord
-from tt.pipelines.tables.file_formats import PARQUET, PARQUET_SUFFIX, output_suffix, table_suffix
+from tt.pipelines.tables.formats import (
+    PARQUET,
+    PARQUET_SUFFIX,
+    UTF8,
+    output_suffix,
+    table_suffix,
+)
 from tt.pipelines.tables.lakehouse import parse_address, table_names
 from tt.pipelines.tables.partitions import PartitionValue
 from tt.pipelines.texts.limits import Limits
@@ -312,12 +318,14 @@ def make_plan(
         **protection,
         "glossary": glossary and glossary.digest,
         "corpus": options.corpus and dataclasses.asdict(options.corpus),
+        **dataclasses.asdict(options.read),
     }
     for name, default in (
         ("format", PARQUET), ("target_language_column", None), ("target_language", None),
         ("where", None), ("output_column", TRANSLATION), ("keep_columns", []), ("drop_columns", []),
         ("key", []), ("corpus", None), ("detect_language", False), ("on_wrong_language", None),
-        ("source_language_column", None),
+        ("source_language_column", None), ("input_format", None), ("delimiter", None),
+        ("encoding", UTF8),
     ):  # fmt: skip
         if chosen[name] in (default, ""):
             del chosen[name]

@@ -16,7 +16,7 @@ from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
 from tt.pipelines.tables.faults import FAULT
-from tt.pipelines.tables.file_formats import PARQUET
+from tt.pipelines.tables.formats import PARQUET
 from tt.pipelines.tables.forward import ForwardReader, combine_chunks, cut_by_bytes
 from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import OpenTable
@@ -115,7 +115,7 @@ def _copy_rows(
     try:
         with (
             unchanged_file(file),
-            OpenTable(file.path, schema=schema) as opened,
+            OpenTable(file.path, options=options.job.read, schema=schema) as opened,
             contextlib.ExitStack() as stack,
         ):
             schema = opened.schema  # serialization loses details of fixed-size lists

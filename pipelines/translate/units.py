@@ -22,7 +22,7 @@ from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import make_valid
-from tt.pipelines.tables.file_formats import PARQUET
+from tt.pipelines.tables.formats import PARQUET
 from tt.pipelines.tables.forward import ForwardReader, read_rows
 from tt.pipelines.tables.lakehouse import fit_rows
 from tt.pipelines.tables.writing import file_state, table_writer

@@ -121,7 +121,12 @@ class Watch:
         Raises:
           UserError: The file system does not answer, or there is no file yet.
         """
-        files = find_input(self.request.options.input, warn=lambda line: None, unread=unread)
+        files = find_input(
+            self.request.options.input,
+            options=self.request.options.read,
+            warn=lambda line: None,
+            unread=unread,
+        )
         # The data files of a table never change, so their times are not needed.
         return {f.path: f if isinstance(f, TableFile) else with_identity(f) for f in files}
 

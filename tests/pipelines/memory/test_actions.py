@@ -226,7 +226,7 @@ def test_damaged_file_is_reported_once_and_skipped(tmp_path):
 def test_invalid_files_are_refused_and_nothing_is_written(tmp_path):
     good = write_pairs(tmp_path / "good.parquet", PAIRS)
     assert "there is no file nowhere.tsv" in refused(good, "nowhere.tsv")
-    assert "must end in .tmx, .parquet" in refused(good, "a.doc")
+    assert "must end in .tmx, .jsonl" in refused(good, "a.doc")
     numbers = write(tmp_path / "numbers.parquet", {"source": [1], "target": ["a"]})
     assert "must contain strings. It contains int64. Set `source_column`" in refused(numbers)
     other = write(tmp_path / "other.parquet", {"source": ["a"], "de": ["a"]})

@@ -87,7 +87,7 @@ def test_existing_path_takes_precedence_over_the_syntax(there, text, expected):
     [
         (
             "a.txt",
-            r"'a.txt' has .*\*.tsv, \*.csv, \*.jsonl .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
+            r"'a.txt' has .*\*.tsv, \*.csv, \*.jsonl, .*tfds:NAME.*SOURCE\+TARGET.*fra.txt:0:1",
         ),
         ("a.txt:en:de", "corpus 'a.txt:en:de' has an unknown format"),
         ("", "corpus '' has an unknown format"),

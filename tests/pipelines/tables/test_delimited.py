@@ -59,6 +59,8 @@ def rows_of(path, content):
         (b'"a;b"\nx;y\n', ["a;b"], [("x;y",)]),
         (b"Question | answer\nx | y\nz\n", ["Question | answer"], [("x | y",), ("z",)]),
         (b"a;b\n", ["a;b"], []),
+        # Excel writes semicolons in countries with a decimal comma.
+        (b'\xef\xbb\xbfa;b\r\n1,5;"x;\n""y"""\r\n', ["a", "b"], [("1,5", 'x;\n"y"')]),
     ],
 )
 def test_csv_cells_are_not_changed(tmp_path, content, names, rows):
@@ -94,8 +96,8 @@ def test_compressed_files_are_read_unless_they_are_damaged(tmp_path, ending, com
         (b"a,\xff\n1,2\n", "PATH must be UTF-8; line 1 is not"),
         ("a,b\n1,2\n".encode("utf-16-le"), "PATH must be UTF-8; it is UTF-16 or UTF-32"),
         (
-            b"a;b\n1;2\n",
-            "PATH must have commas between its columns, but its first line has only ';': 'a;b'",
+            b"a|b\n1|2\n",
+            "PATH must have commas between its columns, but its first line has only '|': 'a|b'",
         ),
         (
             b"a," + b"x" * (64 << 10) + b"\n1,2\n",

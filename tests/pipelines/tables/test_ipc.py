@@ -10,6 +10,7 @@ import pytest
 from table_scans import read_runs, scan_file
 
 from tt.model.errors import BadFileError
+from tt.pipelines.tables.formats import table_suffix
 from tt.pipelines.tables.reading import OpenTable
 
 TABLE = pa.table(
@@ -172,3 +173,8 @@ def test_feather_version_1_is_an_error(tmp_path):
     assert str(scan_file(path)) == (
         f"{path} must be Arrow IPC or Feather version 2; it is Feather version 1"
     )
+
+
+def test_the_suffix_determines_the_format():
+    assert table_suffix("year=1/t.jsonl.zst") == table_suffix("year=1/T.Jsonl.ZST") == ".jsonl.zst"
+    assert [table_suffix(name) for name in ("t.pdf", "csv", "t.csv.bak", "t.arrow.gz")] == [""] * 4

@@ -201,7 +201,7 @@ def test_missing_input_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     assert refused(tmp_path / "empty", out) == (
         f"the input folder {tmp_path / 'empty'} contains no *.parquet, *.csv, *.tsv, *.jsonl or "
-        "*.arrow file. Choose another folder, or a glob for Parquet files with other names"
+        "*.arrow file. Choose another folder, or set `input_format` to read its other files"
     )
     assert not out.exists()
 
