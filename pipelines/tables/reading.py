@@ -104,6 +104,11 @@ def read_schema(path: str, *, options: ReadOptions = DEFAULTS) -> pa.Schema:
       BadFileError: The beginning of the file is bad.
       UserError: The file cannot be opened.
     """
+    identity, content = _read_head(path, HEAD_BYTES)
+    is_head = len(content) < identity["bytes"]
+    with OpenTable(path, content=content, is_head=is_head, options=options) as table:
+        if table.schema.names:  # known before the first row, so that all rows may be bad
+            return table.schema
     return inspect_file(path, options=options).schema
 
 

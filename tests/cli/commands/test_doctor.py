@@ -74,10 +74,10 @@ def test_wrong_version_fails_and_shows_the_install_command(requires, capsys):
 
 def test_missing_extra_is_not_a_failure(requires, capsys):
     requires(
-        "pyarrow", 'no-such-package>=1; extra == "kafka"', 'typer[no-such-extra]; extra == "s3"'
+        "pyarrow", 'no-such-package>=1; extra == "kafka"', 'typer[no-such-extra]; extra == "delta"'
     )
     found = checks_of(capsys)
     assert found["Extras", "kafka"]["state"] == "-"
     assert found["Extras", "kafka"]["value"] == "no-such-package not installed, >=1 required"
     assert "no-such-package>=1" in found["Extras", "kafka"]["remedy"]
-    assert found["Extras", "s3"]["state"] == "ok"
+    assert found["Extras", "delta"]["state"] == "ok"

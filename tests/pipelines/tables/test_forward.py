@@ -5,11 +5,14 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tt.model.errors import BadFileError
 from tt.pipelines.tables import text_files
 from tt.pipelines.tables.forward import ForwardReader, row_bytes
 from tt.pipelines.tables.parquet import read_footer
+
+LIMIT = 5
 
 
 def test_bytes_of_maps_are_those_of_their_keys_and_values():
@@ -27,9 +30,20 @@ def test_rows_of_two_batches_are_in_one_chunk(tmp_path):
     assert (found.to_pylist(), found.num_chunks) == (list("defg"), 1)
 
 
-def test_at_most_one_byte_beyond_the_limit_of_a_line_is_read(monkeypatch):
-    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 5)
-    stream = io.BufferedReader(io.BytesIO(b"ab\n" + b"x" * 20))
-    with pytest.raises(BadFileError, match="line 2 is longer"):
-        text_files.read_whole_lines(stream, size=5, path="f", first_line=1)
-    assert stream.tell() == len("ab\n") + 5 + 1
+@given(content=st.text("ab\n", max_size=40), size=st.integers(1, 12))
+def test_lines_that_are_too_long_are_cut_off_behind_the_limit(content, size):
+    stream = io.BufferedReader(io.BytesIO(content.encode()))
+    blocks = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_files, "MAX_LINE_BYTES", LIMIT)
+        while block := text_files.read_whole_lines(stream, size=size):
+            blocks.append(block)
+    found, lines = b"".join(blocks).decode(), content.split("\n")
+    if len(lines[-1]) > LIMIT:
+        found = found.removesuffix("\n")
+    for line, read in zip(lines, found.split("\n"), strict=True):
+        assert read == line if len(line) <= LIMIT else line.startswith(read)
+        assert (len(read) > LIMIT) == (len(line) > LIMIT)
+    for block in blocks[:-1]:
+        assert block.endswith(b"\n")
+        assert len(block) >= min(size, LIMIT)
