@@ -16,7 +16,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from tt.model import folders as local_folders
 from tt.model.errors import BadFileError, DiskFullError, UnfinishedError, UserError, explain_denied
@@ -24,10 +24,6 @@ from tt.model.folders import publish
 from tt.model.storage.listing import find_file, list_folder
 from tt.model.storage.paths import is_local, split_path
 from tt.model.storage.stores import explain, open_store
-
-if TYPE_CHECKING:  # imported only where needed, so that `tt --help` is fast
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 AT_ONCE = 16  # the maximum number of simultaneous requests
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -346,35 +342,3 @@ def write_text(path: str, text: str, *, temporary_folder: str = "", run_id: str 
     folder = temporary_folder or path.rpartition("/")[0] or "."
     with write_whole(path, temporary_folder=folder, run_id=run_id) as file:
         file.write(text.encode())
-
-
-def write_new(path: str, text: str) -> None:
-    """Write a small text file that must not exist.
-
-    Raises:
-      FileExistsError: The file exists.
-      UserError: The store does not answer, or denies access.
-    """
-    if is_local(path):
-        with Path(path).open("x", encoding="utf-8") as file:
-            file.write(text)
-        return
-    import obstore
-
-    store, key = open_store(path)
-    with explain(path):
-        obstore.put(store, key, text.encode(), mode="create")
-
-
-@contextlib.contextmanager
-def open_parquet_writer(
-    path: str, schema: pa.Schema, *, temporary_folder: str
-) -> Iterator[pq.ParquetWriter]:
-    """Open a Parquet file for writing; see `write_whole`."""
-    import pyarrow.parquet as pq
-
-    with (
-        write_whole(path, temporary_folder=temporary_folder) as file,
-        pq.ParquetWriter(file, schema, compression="zstd") as writer,
-    ):
-        yield writer

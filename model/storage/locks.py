@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tt.model.errors import UnfinishedError, UserError
+from tt.model.storage.files import delete
 from tt.model.storage.stores import explain, open_store
 
 LEASE_SECONDS = 180.0  # without a sign of life for this time, another process may take the lock
@@ -43,10 +44,8 @@ class _Holder:
             return False
         try:
             os.kill(self.process, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:  # the process of another user
-            return False
+        except OSError as error:  # PermissionError: the process of another user
+            return isinstance(error, ProcessLookupError)
         return False
 
 
@@ -76,8 +75,7 @@ def lock_object(path: str, *, folder: str, remedy: str) -> Iterator[bool]:
         return
     if not is_taken:
         raise UserError(
-            f"another process works in {folder} ({lock.describe()}). Wait until it ends, or "
-            f"{remedy}"
+            f"another process works in {folder} ({lock.holder}). Wait until it ends, or {remedy}"
         )
     ended = threading.Event()
     renewing = threading.Thread(
@@ -104,68 +102,57 @@ class _Lock:
         self._content = json.dumps(dataclasses.asdict(_Holder.of_this_process())).encode()
         self._version: Any = "create"  # the mode of the next PUT
         self.is_lost = False
-        self._found: tuple[_Holder | None, float] = (None, 0.0)
+        self.holder = ""  # a description of the other process that holds the lock
 
     def take(self) -> bool:
         """Create the object, or replace the object of a process that has ended."""
+        if self._put():
+            return True
+        found = self._get()
+        if found is None:  # the other process has just ended
+            return self._put()
+        content, meta = found
+        holder = None
+        with contextlib.suppress(ValueError, TypeError):
+            holder = _Holder(**json.loads(content))
+        age = max(0.0, time.time() - meta["last_modified"].timestamp())
+        name = f"process {holder.process} on {holder.host}, " if holder else ""
+        self.holder = f"{name}last sign of life {age:.0f} s ago"
+        if age <= LEASE_SECONDS and not (holder and holder.is_dead()):
+            return False
+        self._version = _version(meta)
+        return self._put()
+
+    def _get(self) -> tuple[bytes, Any] | None:
         import obstore
 
-        with contextlib.suppress(FileExistsError):
-            self._put()
-            return True
         with contextlib.suppress(FileNotFoundError), explain(self._path):
             found = obstore.get(self._store, self._key)
-            meta = found.meta
-            holder = None
-            with contextlib.suppress(ValueError, TypeError):
-                holder = _Holder(**json.loads(bytes(found.bytes())))
-            age = time.time() - meta["last_modified"].timestamp()
-            self._found = holder, age
-            if age <= LEASE_SECONDS and not (holder and holder.is_dead()):
-                return False
-            self._version = _version(meta)
-        return self._replace()
+            return bytes(found.bytes()), found.meta
+        return None
 
-    def _replace(self) -> bool:
+    def _put(self) -> bool:
+        """Write the object; return whether nobody else has written it since `_version`."""
+        import obstore
         from obstore.exceptions import PreconditionError
 
-        with contextlib.suppress(FileExistsError, PreconditionError):  # another process was faster
-            self._put()
+        with contextlib.suppress(FileExistsError, FileNotFoundError, PreconditionError):
+            with explain(self._path):
+                put = obstore.put(self._store, self._key, self._content, mode=self._version)
+            self._version = _version(put)
             return True
         return False
 
-    def _put(self) -> None:
-        import obstore
-
-        with explain(self._path):
-            put = obstore.put(self._store, self._key, self._content, mode=self._version)
-        self._version = _version(put)
-
-    def describe(self) -> str:
-        """Describe the process that holds the lock."""
-        holder, age = self._found
-        name = f"process {holder.process} on {holder.host}, " if holder else ""
-        return f"{name}last sign of life {max(0.0, age):.0f} s ago"
-
     def renew_until(self, ended: threading.Event) -> None:
         """Renew the lock regularly, until the event is set or another process has the lock."""
-        from obstore.exceptions import PreconditionError
-
         while not self.is_lost and not ended.wait(_RENEW_SECONDS):
-            try:
-                self._put()
-            except (PreconditionError, FileNotFoundError):
-                self.is_lost = True
-            except UserError:  # the store does not answer; the next attempt may succeed
-                continue
+            with contextlib.suppress(UserError):  # the store may answer the next time
+                self.is_lost = not self._put()
 
     def release(self) -> None:
         """Delete the object, unless another process has taken it."""
-        import obstore
-
         if not self.is_lost:
-            with contextlib.suppress(FileNotFoundError), explain(self._path):
-                obstore.delete(self._store, self._key)
+            delete([self._path])
 
 
 def _version(found: Mapping[str, Any]) -> dict[str, str]:

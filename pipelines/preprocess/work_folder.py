@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import IO
 
@@ -86,11 +87,14 @@ class WorkFolder:
         """Write a UTF-8 text file, which gets its name only when it is complete."""
         files.write_text(path, text, temporary_folder=self.path)
 
-    def open_parquet_writer(
-        self, path: str, schema: pa.Schema
-    ) -> AbstractContextManager[pq.ParquetWriter]:
+    @contextlib.contextmanager
+    def open_parquet_writer(self, path: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         """Open a Parquet file for writing, which gets its name only when it is complete."""
-        return files.open_parquet_writer(path, schema, temporary_folder=self.path)
+        with (
+            self.write_whole(path) as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
+            yield writer
 
     def _join(self, name: str) -> str:
         return paths.join(self.path, name)
