@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from tt.model.errors import BadFileError
-from tt.pipelines.tables.columns import map_type
+from tt.pipelines.tables.columns import map_type, map_values
 from tt.pipelines.tables.damage import one_line
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, read_whole_lines, without_bom
 
 BLOCK_BYTES = 4 << 20  # the size of the whole lines that are parsed at once
+RAW_LINE = "\0line"  # the column of whole lines
 JSON_TEXT = b"tt.json_text"  # the metadata of a column of JSON texts
 # The maximum nesting depth, including the object of the line. Arrow crashes at a much larger depth.
 _DEEPEST = 100
@@ -36,7 +38,8 @@ _ESCAPE = re.compile(
 )
 _STEPS = np.zeros(256, np.int8)  # the change of the nesting depth at each byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
-_SEPARATOR = re.compile(r"[\s,]*")
+_SEPARATOR = re.compile(r"[\s,]*")  # between the items of an array
+_BETWEEN = re.compile(r"[\s,:]*")  # between the keys and values of an object
 _DECODER = json.JSONDecoder()
 _KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
 
@@ -52,9 +55,18 @@ class JsonlRows:
       stream: The decompressed content of the file.
       path: The path of the file, for messages.
       schema: The schema that an earlier pass over the file found; None to infer the schema.
+      has_lines: Whether the rows have the additional column `RAW_LINE`, which is null in bad lines.
     """
 
-    def __init__(self, stream: Any, *, path: str, schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        *,
+        path: str,
+        schema: pa.Schema | None = None,
+        has_lines: bool = False,
+    ) -> None:
+        self._has_lines = has_lines
         self._stream = stream
         self._path = path
         self._is_known = schema is not None
@@ -87,6 +99,7 @@ class JsonlRows:
     ) -> pa.RecordBatch:
         """Return the rows of lines that are not empty, given the numbers of the lines."""
         faults: dict[int, Fault] = {}
+        whole = [*lines] if self._has_lines else []
         for find_fault in (None, _find_fault, self._find_parse_error):
             if find_fault is None and is_suspect:
                 continue
@@ -95,9 +108,15 @@ class JsonlRows:
                     faults[index] = Fault(numbers[index], reason, line.removesuffix(b"\r"))
                     lines[index] = b"{}"
             with contextlib.suppress(ValueError, pa.ArrowTypeError):
-                return with_faults(self._parse_lines(lines), faults)
-        self._find_mixed(lines)
-        return with_faults(self._parse_lines(lines), faults)
+                batch = self._parse_lines(lines)
+                break
+        else:
+            self._find_mixed(lines)
+            batch = self._parse_lines(lines)
+        if self._has_lines:
+            kept = [None if row in faults else line for row, line in enumerate(whole)]
+            batch = batch.append_column(RAW_LINE, pa.array(kept, pa.large_binary()))
+        return with_faults(batch, faults)
 
     def _parse_lines(self, lines: Sequence[bytes]) -> pa.RecordBatch:
         texts: dict[str, pa.StringArray] = {}
@@ -270,6 +289,62 @@ def open_json(stream: Any, *, path: str) -> io.BufferedReader:
 def is_json_text(field: pa.Field) -> bool:
     """Return whether a column contains JSON texts, because its values have several types."""
     return JSON_TEXT in (field.metadata or {})
+
+
+def splice(line: bytes | None, values: Mapping[str, Any]) -> bytes:
+    """Return a JSON object with other values, and with all else as it was.
+
+    Keys that the object does not have come last. None is an empty object.
+
+    >>> splice(b'{"a": 1.50, "b": [ ]}', {"b": "x", "c": None})
+    b'{"a": 1.50, "b": "x", "c": null}'
+    """
+    line = (line or b"{}").strip()
+    if b"\\" in line or any(name.encode() in line for name in values):
+        text = line.decode()
+        found = _find_values(text)
+        for name in sorted(found.keys() & values.keys(), key=lambda name: -found[name][0]):
+            start, end = found[name]
+            text = f"{text[:start]}{dump_json(values[name])}{text[end:]}"
+        values = {name: value for name, value in values.items() if name not in found}
+        line = text.encode()
+    if not values:
+        return line
+    head = line[:-1].rstrip()
+    separator = b"" if head == b"{" else b", "
+    return head + separator + dump_json(dict(values))[1:].encode()
+
+
+def _find_values(text: str) -> dict[str, tuple[int, int]]:
+    """Return the start and the end of the value of each key of a JSON object."""
+    found = {}
+    end = text.index("{") + 1
+    while (start := _find_next(text, end)) < len(text) and text[start] == '"':
+        key, end = _DECODER.raw_decode(text, start)
+        start = _find_next(text, end)
+        _, end = _DECODER.raw_decode(text, start)
+        found[key] = start, end
+    return found
+
+
+def _find_next(text: str, start: int) -> int:
+    """Return the position of the next value in a JSON object, or of the end of the object."""
+    found = _BETWEEN.match(text, start)
+    return found.end() if found else start
+
+
+def dump_json(value: Any) -> str:
+    """Return a value as JSON; NaN and infinite numbers become null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return map_values(_finite, value)
 
 
 def _is_suspect(block: bytes, lines: Sequence[bytes]) -> bool:

@@ -205,6 +205,7 @@ class OpenTable:
       path: The path of the file.
       options: How to read the file.
       schema: The schema that `scan_file` found, or None.
+      has_lines: Whether the rows of JSONL have the column of lines; see `JsonlRows`.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
 
@@ -219,6 +220,7 @@ class OpenTable:
         *,
         options: ReadOptions = DEFAULTS,
         schema: pa.Schema | None = None,
+        has_lines: bool = False,
         content: bytes | None = None,
         is_head: bool = False,
     ) -> None:
@@ -240,7 +242,7 @@ class OpenTable:
                 if name in (JSONL, JSON):
                     if name == JSON:
                         stream = open_json(stream, path=path)
-                    self._rows = JsonlRows(stream, path=path, schema=schema)
+                    self._rows = JsonlRows(stream, path=path, schema=schema, has_lines=has_lines)
                 elif name == TEXT:
                     self._rows = TextRows(stream, path=path, is_head=is_head)
                 else:

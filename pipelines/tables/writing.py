@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 from collections.abc import Callable, Collection, Iterator
 from typing import IO, Any
 
@@ -14,8 +12,9 @@ import pyarrow.csv as pa_csv
 
 from tt.model.errors import ColumnsError
 from tt.pipelines.tables import parquet
-from tt.pipelines.tables.columns import is_list, is_text, map_values
+from tt.pipelines.tables.columns import is_list, is_text
 from tt.pipelines.tables.formats import CSV, JSONL, PARQUET, PARQUET_SUFFIX
+from tt.pipelines.tables.jsonl import RAW_LINE, dump_json, splice
 from tt.pipelines.tables.text_files import CheckedFile
 
 _BATCH_ROWS = 1024
@@ -138,21 +137,12 @@ def _as_text(table: pa.Table) -> pa.Table:
 
 def _write_jsonl(table: pa.Table, handle: Any) -> None:
     for batch in table.to_batches(_BATCH_ROWS):
-        lines = [_json_line(row) for row in batch.to_pylist()]
-        handle.write("".join(lines).encode())
-
-
-def _json_line(row: dict[str, Any]) -> str:
-    try:
-        return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
-    except ValueError:  # NaN or infinite
-        return json.dumps(_finite(row), ensure_ascii=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return map_values(_finite, value)
+        rows = batch.to_pylist()
+        if RAW_LINE in table.schema.names:
+            lines = [splice(row.pop(RAW_LINE), row) for row in rows]
+        else:
+            lines = [dump_json(row).encode() for row in rows]
+        handle.write(b"".join(line + b"\n" for line in lines))
 
 
 class _CsvWriter:

@@ -56,6 +56,7 @@ def count_rows(
             key=options.job.key,
             partitions=dict(file.partitions),
             is_corpus=options.job.corpus is not None,
+            keeps_lines=options.job.keeps_lines(file.path),
         )
         if file.footer_checksum not in ("", contents.checksum):
             raise changed_error(file.path)

@@ -131,6 +131,7 @@ def inspect_input(
                 key=options.key,
                 partitions=partitions,
                 is_corpus=options.corpus is not None,
+                keeps_lines=options.keeps_lines(file.path),
             )
         except BadFileError as error:
             if options.on_bad_file != SKIP:
@@ -307,6 +308,7 @@ def check_table(
     key: tuple[str, ...] = (),
     partitions: Mapping[str, PartitionValue],
     is_corpus: bool = False,
+    keeps_lines: bool = False,
 ) -> tuple[str, ...]:
     """Return the columns of a file to translate, and check that its translation can be written.
 
@@ -318,6 +320,7 @@ def check_table(
       key: The columns that identify a row.
       partitions: The values of the file's partition columns.
       is_corpus: Whether the output consists of pairs of a text and its translation.
+      keeps_lines: Whether the output contains the lines of the file, with added keys.
 
     Raises:
       BadFileError: The file lacks a column, or the column does not contain texts.
@@ -345,7 +348,7 @@ def check_table(
     elif not is_partial:
         table.choice.check(schema.names, path=path)
     _check_condition(seen, where=table.where, path=path, is_partial=is_partial)
-    kept = [field for field in schema if table.choice.keeps(field.name)]
+    kept = [field for field in schema if table.choice.keeps(field.name) and not keeps_lines]
     taken = {*(field.name for field in kept), *partitions}
     added = added_fields(schema, options=table)
     for field in added:

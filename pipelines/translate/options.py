@@ -10,6 +10,8 @@ from tt.pipelines.streams.options import MetricsOptions
 from tt.pipelines.tables.formats import (
     COMPRESSIONS,
     FORMATS,
+    JSON,
+    JSONL,
     LAKE_PREFIXES,
     PARQUET,
     TEXT_COMPRESSIONS,
@@ -274,6 +276,12 @@ class TranslateOptions:
         rule = "a corpus has no other columns. Remove `keep_columns` and `drop_columns`"
         require(not self.column_choice, rule)
         require(not self.key, "a corpus cannot be compared by `key`. Remove `key`")
+
+    def keeps_lines(self, path: str) -> bool:
+        """Return whether the output contains the lines of a JSONL file, with added keys."""
+        found = self.read.format_of(path)
+        is_json = found is not None and found.name in (JSONL, JSON)
+        return self.format == JSONL and is_json and not self.column_choice
 
     @property
     def column_choice(self) -> ColumnChoice:

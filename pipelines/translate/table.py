@@ -23,6 +23,7 @@ from tt.pipelines.inference.text_model import (
 from tt.pipelines.tables.columns import TextColumn, is_text_list, path_in, read_text_column
 from tt.pipelines.tables.conditions import parse_condition
 from tt.pipelines.tables.faults import FAULT
+from tt.pipelines.tables.jsonl import RAW_LINE
 from tt.pipelines.tables.partitions import PartitionValue, with_partitions
 from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TRANSLATION, TextOptions
@@ -238,7 +239,7 @@ def translate_table(
         ]
     )
     kept = [i for i, name in enumerate(table.column_names) if options.choice.keeps(name)]
-    table = table.select(kept)
+    table = table.select([RAW_LINE] if RAW_LINE in table.column_names else kept)
     schema = with_added_fields(table.schema, fields, keeps=options.choice.keeps)
     cells = {name: list(itertools.islice(rest, len(columns[name].cells))) for name in columns}
     for (name, added), field in zip(options.added(), fields, strict=True):

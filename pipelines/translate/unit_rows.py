@@ -18,6 +18,7 @@ from tt.pipelines.tables.columns import cast_table, has_dictionary
 from tt.pipelines.tables.faults import FAULT
 from tt.pipelines.tables.formats import PARQUET
 from tt.pipelines.tables.forward import ForwardReader, combine_chunks, cut_by_bytes
+from tt.pipelines.tables.jsonl import RAW_LINE
 from tt.pipelines.tables.parquet import changed_error
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.translate import plan
@@ -115,15 +116,27 @@ def _copy_rows(
     try:
         with (
             unchanged_file(file),
-            OpenTable(file.path, options=options.job.read, schema=schema) as opened,
+            OpenTable(
+                file.path,
+                options=options.job.read,
+                schema=schema,
+                has_lines=options.job.keeps_lines(file.path),
+            ) as opened,
             contextlib.ExitStack() as stack,
         ):
             schema = opened.schema  # serialization loses details of fixed-size lists
-            chosen = options.table.columns_to_read(schema, partitions=dict(file.partitions))
+            partitions = dict(file.partitions)
+            chosen = options.table.columns_to_read(schema, partitions=partitions)
+            if options.job.keeps_lines(file.path):
+                used = options.table.used_columns(schema, partitions=partitions)
+                chosen = [index for index, name in enumerate(schema.names) if name in used]
+                chosen.append(len(schema))
+                schema = schema.append(pa.field(RAW_LINE, pa.large_binary()))
+            last = len(schema)  # the index of the column of faults
             schema = pa.schema([schema.field(index) for index in chosen], schema.metadata)
             kept = parquet.schema_as_read(schema) if options.job.format == PARQUET else schema
             schema, kept = (each.append(pa.field(FAULT, pa.string())) for each in (schema, kept))
-            chosen = [*chosen, len(opened.schema)]
+            chosen = [*chosen, last]
             bad_rows = BadRows(
                 file,
                 output=options.output,

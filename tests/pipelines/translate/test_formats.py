@@ -169,9 +169,9 @@ def test_files_with_other_endings_are_read_as_parquet_if_they_are_named(tmp_path
 def test_the_error_for_an_unknown_ending_lists_all_endings(tmp_path):
     source = put(tmp_path / "plain.de", b"hello\n")
     assert refused(source, tmp_path / "out") == (
-        f"{source} must have the ending of its format, .parquet, .csv, .tsv, .jsonl (also .gz, "
-        ".bz2, .zst) or .arrow, .feather, .ipc, or .txt for a text per line; tt reads files with "
-        "other endings as Parquet, and this file is not Parquet. Check the file"
+        f"{source} must have the ending of its format, .jsonl, .ndjson, .csv, .tsv, .tab, .json, "
+        ".txt (also .gz, .bz2, .zst) or .parquet, .parq, .arrow, .feather, .ipc; tt reads files "
+        "with other endings as Parquet, and this file is not Parquet. Set `input_format`"
     )
 
 
