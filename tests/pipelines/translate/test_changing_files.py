@@ -1,5 +1,6 @@
 """Input files that disappear, return, are damaged or are repaired between the runs of a job."""
 
+import os
 import sys
 
 import pyarrow as pa
@@ -58,11 +59,12 @@ def bad_page(folder, *, is_bad):
 
 def bad_end(folder, *, is_bad):
     """Damage the end of a file, which the job finds when it counts the rows."""
-    path = folder / "b.csv"
-    write_csv(path, padded("b", 600))
+    path = folder / "b.arrow"
+    table = pa.table(padded("b", 600))
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
     if is_bad:
-        with path.open("a") as file:
-            file.write("a,b,c,d,e\n")
+        os.truncate(path, path.stat().st_size - 8)
 
 
 damages = pytest.mark.parametrize("put", [bad_footer, bad_page, bad_end])
