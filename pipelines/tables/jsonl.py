@@ -180,7 +180,8 @@ class JsonlRows:
         Arrow converts integers beyond 64 bits to doubles, and it also converts all integers of a
         column that contains a fraction. The fraction may be in a later block than the integers.
         """
-        columns = dict(_numbers(table.to_struct_array()))
+        named = zip(table.column_names, table.columns, strict=True)
+        columns = {path: each for name, values in named for path, each in _numbers(values, (name,))}
         large = {path for path, values in columns.items() if _is_large(values)} - self._inexact
         for line in lines:
             if large and _LONG_NUMBER.search(line):
@@ -417,12 +418,12 @@ def _is_too_deep(line: bytes) -> bool:
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > _DEEPEST)
 
 
-def _numbers(column: Any, path: _KeyPath = ()) -> Iterator[tuple[_KeyPath, pa.ChunkedArray]]:
+def _numbers(column: Any, path: _KeyPath) -> Iterator[tuple[_KeyPath, pa.ChunkedArray]]:
     """Yield the path and the values of each column of numbers, at any nesting depth."""
     types = pa.types
     if types.is_struct(column.type):
-        for index, field in enumerate(column.type):
-            yield from _numbers(pc.struct_field(column, index), (*path, field.name))
+        for field, values in zip(column.type, column.flatten(), strict=True):
+            yield from _numbers(values, (*path, field.name))
     elif types.is_list(column.type):
         yield from _numbers(pc.list_flatten(column), (*path, ""))
     elif types.is_integer(column.type) or types.is_floating(column.type):
