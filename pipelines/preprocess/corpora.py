@@ -30,11 +30,11 @@ from tt.pipelines.preprocess.sources import (
     TableColumns,
     TextPair,
     Tsv,
-    text_at,
 )
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.finding import check_no_lake, is_skipped_name
 from tt.pipelines.tables.formats import UTF8
+from tt.pipelines.tables.json_texts import text_at
 from tt.pipelines.tables.reading import read_head_lines, read_schema
 
 _MOST_NAMES = 20  # most keys in a message
@@ -367,7 +367,7 @@ def _find_keys(
         except (ValueError, RecursionError):
             continue
         for keys in choices:
-            with contextlib.suppress(ValueError, TypeError, KeyError):
+            with contextlib.suppress(TypeError, KeyError):
                 for key in keys:
                     text_at(value, key)
                 return keys

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -331,35 +329,6 @@ class ColumnsSource(FileSource):
         chosen = {"input_format": self.input_format, "delimiter": self.delimiter}
         return super().identity() | {name: each for name, each in chosen.items() if each}
 
-    def read_all(self) -> Iterator[pa.Table]:
-        """Read the file. A line without two texts becomes the source text of a row with a fault."""
-        split = self._split
-        is_first = True
-        with with_remedy():
-            for lines in line_slices(self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES):
-                pairs, faults = [], {}
-                for row, line in enumerate(lines):
-                    pair: tuple[bytes | None, bytes | None] = (line, b"")
-                    try:
-                        pair = split(line)
-                    except UnicodeDecodeError:
-                        pass  # `decode_lines` sets the fault of this line.
-                    except (ValueError, TypeError, LookupError, RecursionError):
-                        faults[row] = MALFORMED
-                    pairs.append(pair)
-                if is_first and 0 not in faults and self._is_header(*pairs[0]):
-                    faults[0] = HEADER
-                is_first = False
-                yield decode_lines(*zip(*pairs, strict=True), faults=faults)
-
-    def _split(self, line: bytes) -> tuple[bytes | None, bytes | None]:
-        """Return the two texts of a line. Only kinds that have lines implement this method."""
-        raise TypeError(f"{self.path} has no lines")
-
-    def _is_header(self, source: bytes | None, target: bytes | None) -> bool:
-        """Return whether the two texts of the first line are the names of the columns."""
-        return False
-
 
 @dataclasses.dataclass(frozen=True)
 class Tsv(ColumnsSource):
@@ -371,32 +340,29 @@ class Tsv(ColumnsSource):
     target_column: int = 1
     languages: Sequence[str] = dataclasses.field(default=(), kw_only=True)  # codes
 
-    @functools.cached_property
-    def _splits(self) -> int:
-        return max(self.source_column, self.target_column) + 1
+    def read_all(self) -> Iterator[pa.Table]:
+        """Read the file. A line with too few cells is the source of a row with a fault."""
+        splits = max(self.source_column, self.target_column) + 1
+        delimiter = (self.delimiter or "\t").encode()
+        is_first = True
+        with with_remedy():
+            for lines in line_slices(self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES):
+                pairs, faults = [], {}
+                for row, line in enumerate(lines):
+                    cells = line.split(delimiter, splits)
+                    if len(cells) < splits:
+                        pairs.append((line, b""))
+                        faults[row] = MALFORMED
+                    else:
+                        pairs.append((cells[self.source_column], cells[self.target_column]))
+                if is_first and 0 not in faults and self._is_header(*pairs[0]):
+                    faults[0] = HEADER
+                is_first = False
+                yield decode_lines(*zip(*pairs, strict=True), faults=faults)
 
-    def _split(self, line: bytes) -> tuple[bytes, bytes]:
-        cells = line.split((self.delimiter or "\t").encode(), self._splits)
-        return cells[self.source_column], cells[self.target_column]
-
-    def _is_header(self, source: bytes | None, target: bytes | None) -> bool:
-        cells = [(cell or b"").decode(errors="replace") for cell in (source, target)]
+    def _is_header(self, source: bytes, target: bytes) -> bool:
+        cells = [cell.decode(errors="replace") for cell in (source, target)]
         return is_header(*cells, languages=self.languages)
-
-
-@dataclasses.dataclass(frozen=True)
-class Jsonl(ColumnsSource):
-    """A file with a JSON object per line. Two of its keys contain the texts.
-
-    A dotted key reaches into objects: "translation.en" finds "A" in {"translation": {"en": "A"}}.
-    A null counts as an empty text.
-    """
-
-    kind: ClassVar[str] = "jsonl"
-
-    def _split(self, line: bytes) -> tuple[bytes | None, bytes | None]:
-        value = json.loads(line.decode())
-        return text_at(value, str(self.source_column)), text_at(value, str(self.target_column))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -404,6 +370,10 @@ class TableColumns(ColumnsSource):
     """Two columns of a CSV, JSON or Arrow file."""
 
     kind: ClassVar[str] = "table"
+
+    def _text_keys(self) -> Sequence[str]:
+        """Return the keys of JSON whose texts to read; empty for all columns."""
+        return ()
 
     def read_all(self) -> Iterator[pa.Table]:
         """Read the file.
@@ -414,13 +384,30 @@ class TableColumns(ColumnsSource):
         options = ReadOptions(
             input_format=self.input_format, delimiter=self.delimiter, encoding=self.encoding
         )
-        with with_remedy(), OpenTable(self.path, options=options) as table:
+        with (
+            with_remedy(),
+            OpenTable(self.path, options=options, text_keys=self._text_keys()) as table,
+        ):
             for batch in table.batches():
                 for first in range(0, batch.num_rows, SLICE_PAIRS):
                     some, faults = split_faults(batch.slice(first, SLICE_PAIRS))
                     rows = columns_of(some, self.columns(), bad_rows=faults)
                     for piece in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
                         yield pa.Table.from_batches(piece)
+
+
+@dataclasses.dataclass(frozen=True)
+class Jsonl(TableColumns):
+    """A file with a JSON object per line. Two of its keys contain the texts; null is an empty text.
+
+    A dotted key reaches into objects; see `JsonTexts`.
+    """
+
+    kind: ClassVar[str] = "jsonl"
+
+    def _text_keys(self) -> Sequence[str]:
+        """Return both keys."""
+        return [str(column) for column in self.columns()]
 
 
 def columns_of(
@@ -443,26 +430,6 @@ def columns_of(
             faults[row] = _REASONS.get(fault.reason, MALFORMED)
         sides = [pa.array(side, pa.large_binary()) for side in cells]
     return decode_columns(*sides, faults=faults)
-
-
-def text_at(value: Any, key: str) -> bytes | None:
-    """Return the text under a key of a JSON object as UTF-8; None if it is null.
-
-    Raises:
-      KeyError: The key does not exist.
-      TypeError: The value is not a string, or the key leads through a value that is not an object.
-      ValueError: The string is not valid Unicode, because it contains half a surrogate pair.
-
-    >>> text_at({"translation": {"en": "A"}}, "translation.en")
-    b'A'
-    """
-    for part in [key] if key in value else key.split("."):
-        value = value[part]
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise TypeError(f"{key} contains {value!r}")
-    return value.encode()
 
 
 def even_sizes(*, total: int, most: int) -> list[int]:

@@ -7,6 +7,7 @@ faults        rows that cannot be read
 text_files    text files, decompressed and split into lines or rows
 delimited     reader of CSV and TSV files
 jsonl         reader of JSON Lines files
+json_texts    reader of the texts under some keys of JSON Lines
 columns       column types, casts, and the texts in a column
 parquet       Parquet footers, row iteration and writing
 partitions    partition columns in the names of folders

@@ -92,19 +92,19 @@ class JsonlRows:
                 kept = [index for index, line in enumerate(lines) if line.strip()]
                 numbers, lines = [numbers[i] for i in kept], [lines[i] for i in kept]
             if lines:
-                yield self._read_lines(lines, numbers, is_suspect=_is_suspect(block, lines))
+                yield self._read_lines(lines, numbers, is_suspicious=is_suspect(block, lines))
 
     def _read_lines(
-        self, lines: list[bytes], numbers: Sequence[int], *, is_suspect: bool
+        self, lines: list[bytes], numbers: Sequence[int], *, is_suspicious: bool
     ) -> pa.RecordBatch:
         """Return the rows of lines that are not empty, given the numbers of the lines."""
         faults: dict[int, Fault] = {}
         whole = [*lines] if self._has_lines else []
-        for find_fault in (None, _find_fault, self._find_parse_error):
-            if find_fault is None and is_suspect:
+        for find in (None, find_fault, _find_parse_error):
+            if find is None and is_suspicious:
                 continue
-            for index, line in enumerate(lines if find_fault else ()):
-                if find_fault and (reason := find_fault(line)):
+            for index, line in enumerate(lines if find else ()):
+                if find and (reason := find(line)):
                     faults[index] = Fault(numbers[index], reason, line.removesuffix(b"\r"))
                     lines[index] = b"{}"
             with contextlib.suppress(ValueError, pa.ArrowTypeError):
@@ -124,7 +124,7 @@ class JsonlRows:
         if self._mixed:
             block, texts = _take_out(lines, self._mixed)
         own = pa.schema([field for field in self.schema if field.name not in self._mixed])
-        table = self._parse(block, own if self._is_known else None)
+        table = parse_json(block, own if self._is_known else None)
         if table.num_rows != len(lines):
             raise pa.ArrowInvalid(f"{len(lines)} lines have {table.num_rows} JSON objects")
         if not self._is_known:
@@ -133,7 +133,7 @@ class JsonlRows:
             own = _map_schema(own, _string_of_nulls)
             # Arrow builds invalid lists while it infers the types of nulls, so parse again.
             if table.schema != own or any(map(pa.types.is_nested, table.schema.types)):
-                table = self._parse(block, own)
+                table = parse_json(block, own)
             if names := self._find_inexact(table, lines):
                 self._mix(names)
                 return self._parse_lines(lines)
@@ -161,7 +161,7 @@ class JsonlRows:
         schema = pa.schema([field for field in self._schema if field.name not in self._mixed])
         block, _ = _take_out(lines, self._mixed)
         for line in block.split(b"\n"):
-            found = self._parse(line).schema
+            found = parse_json(line).schema
             names = [
                 field.name
                 for field in found
@@ -193,26 +193,6 @@ class JsonlRows:
             for path, values in columns.items()
             if path in self._inexact and pa.types.is_floating(values.type)
         }
-
-    def _parse(self, block: bytes, schema: pa.Schema | None = None) -> pa.Table:
-        parse = pa_json.ParseOptions(
-            explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "error"
-        )
-        read = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        # Arrow must own the memory, because its threads may outlive the call.
-        content = pa.BufferOutputStream()
-        content.write(block)
-        source = pa.BufferReader(content.getvalue())
-        return pa_json.read_json(source, read_options=read, parse_options=parse)
-
-    def _find_parse_error(self, line: bytes) -> str:
-        """Return why Arrow cannot parse a JSON object, such as a repeated key; or ""."""
-        try:
-            self._parse(line)
-        except pa.ArrowInvalid as error:
-            problem = one_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0]
-            return f"invalid JSON ({problem})"
-        return ""
 
 
 class _JsonLines(io.RawIOBase):
@@ -348,8 +328,43 @@ def _finite(value: Any) -> Any:
     return map_values(_finite, value)
 
 
-def _is_suspect(block: bytes, lines: Sequence[bytes]) -> bool:
-    """Return whether `_find_fault` must look at each line of a block before Arrow parses it."""
+def parse_json(
+    block: bytes, schema: pa.Schema | None = None, *, ignores_others: bool = False
+) -> pa.Table:
+    """Parse whole lines with Arrow.
+
+    Args:
+      block: The lines.
+      schema: The schema; None to infer it.
+      ignores_others: Whether to ignore keys that are not in the schema.
+
+    Raises:
+      ArrowInvalid: A line is not JSON, or does not fit the schema.
+    """
+    others = "ignore" if ignores_others else "error"
+    parse = pa_json.ParseOptions(
+        explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else others
+    )
+    read = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+    # Arrow must own the memory, because its threads may outlive the call.
+    content = pa.BufferOutputStream()
+    content.write(block)
+    source = pa.BufferReader(content.getvalue())
+    return pa_json.read_json(source, read_options=read, parse_options=parse)
+
+
+def _find_parse_error(line: bytes) -> str:
+    """Return why Arrow cannot parse a JSON object, such as a repeated key; or ""."""
+    try:
+        parse_json(line)
+    except pa.ArrowInvalid as error:
+        problem = one_line(error).removeprefix("JSON parse error: ").partition(" in row ")[0]
+        return f"invalid JSON ({problem})"
+    return ""
+
+
+def is_suspect(block: bytes, lines: Sequence[bytes]) -> bool:
+    """Return whether `find_fault` must look at each line of a block before Arrow parses it."""
     try:
         block.decode()
     except UnicodeDecodeError:
@@ -362,7 +377,7 @@ def _is_suspect(block: bytes, lines: Sequence[bytes]) -> bool:
     )
 
 
-def _find_fault(line: bytes) -> str:
+def find_fault(line: bytes) -> str:
     """Return why a line is bad, or ""."""
     if len(line) > MAX_LINE_BYTES:
         return TOO_LONG

@@ -41,6 +41,7 @@ from tt.pipelines.tables.formats import (
     UTF8,
     ReadOptions,
 )
+from tt.pipelines.tables.json_texts import JsonTexts
 from tt.pipelines.tables.jsonl import JsonlRows, open_json
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
 from tt.pipelines.tables.text_files import (
@@ -206,6 +207,7 @@ class OpenTable:
       options: How to read the file.
       schema: The schema that `scan_file` found, or None.
       has_lines: Whether the rows of JSONL have the column of lines; see `JsonlRows`.
+      text_keys: The keys of JSONL whose texts to read; empty for all values.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
 
@@ -221,6 +223,7 @@ class OpenTable:
         options: ReadOptions = DEFAULTS,
         schema: pa.Schema | None = None,
         has_lines: bool = False,
+        text_keys: Sequence[str] = (),
         content: bytes | None = None,
         is_head: bool = False,
     ) -> None:
@@ -231,7 +234,7 @@ class OpenTable:
         with contextlib.ExitStack() as stack, explain_damage(self._problem):
             self._file = stack.enter_context(CheckedFile(path, content=content, encoding=encoding))
             stream: Any = self._file.stream
-            self._rows: JsonlRows | DelimitedRows | TextRows | _IpcRows
+            self._rows: JsonTexts | JsonlRows | DelimitedRows | TextRows | _IpcRows
             if name == ARROW:  # needs random access, because an Arrow footer is at the end
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 self._rows = _IpcRows(stack.enter_context(handle), path=path, is_head=is_head)
@@ -242,7 +245,11 @@ class OpenTable:
                 if name in (JSONL, JSON):
                     if name == JSON:
                         stream = open_json(stream, path=path)
-                    self._rows = JsonlRows(stream, path=path, schema=schema, has_lines=has_lines)
+                    self._rows = (
+                        JsonTexts(stream, path=path, keys=text_keys)
+                        if text_keys
+                        else JsonlRows(stream, path=path, schema=schema, has_lines=has_lines)
+                    )
                 elif name == TEXT:
                     self._rows = TextRows(stream, path=path, is_head=is_head)
                 else:

@@ -15,7 +15,7 @@ from tt.pipelines.preprocess import sources as corpora_rows
 from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
-from tt.pipelines.tables import text_files
+from tt.pipelines.tables import jsonl, text_files
 
 COMPRESS = {
     "": lambda content: content,
@@ -234,7 +234,7 @@ def test_jsonl(tmp_path, suffix):
         b'{"en": "a", "de": 3}',
         b'{"en": "a", "de": {"text": "x"}}',
         b'{"en": "a", "de": "\\ud800"}',
-        b"[" * 100_000,
+        b"[" * 50_000,
         b'{"en": "a", "de": ' + b"1" * 5000 + b"}",
     ],
 )
@@ -285,7 +285,7 @@ def test_dotted_keys_reach_into_objects(tmp_path, line, expected):
 
 @pytest.mark.parametrize("name", ["c.jsonl:a:b", "c.tsv"])
 def test_a_line_beyond_the_limit_has_too_many_characters(tmp_path, monkeypatch, name):
-    for module in (text_files, corpora_rows):
+    for module in (text_files, jsonl, corpora_rows):
         monkeypatch.setattr(module, "MAX_LINE_BYTES", 1 << 20)
     path = tmp_path / name.partition(":")[0]
     good = b'{"a": "x", "b": "y"}\n' if "jsonl" in name else b"x\ty\n"
@@ -295,4 +295,6 @@ def test_a_line_beyond_the_limit_has_too_many_characters(tmp_path, monkeypatch, 
         file.write(b"\n" + good)
     [source] = open_corpora([f"{tmp_path}/{name}"])
     rows = [tuple(row.values()) for table in source.read_all() for row in table.to_pylist()]
-    assert rows == [("x", "y", None), (None, "", "too_many_characters"), ("x", "y", None)]
+    assert rows[::2] == [("x", "y", None)] * 2
+    assert rows[1][1:] == ("", "too_many_characters")
+    assert len(rows[1][0] or "") <= 64 << 10
