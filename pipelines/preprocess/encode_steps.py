@@ -24,7 +24,7 @@ from tt.pipelines.preprocess.judging import Alignment
 from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.preprocess.rejected import PARQUET_END, REJECTED_SCHEMA, describe_reasons
 from tt.pipelines.preprocess.spills import find_spill, write_spill
-from tt.pipelines.preprocess.units import Unit, cut_sources
+from tt.pipelines.preprocess.units import Piece, Unit, cut_piece, find_pieces
 from tt.pipelines.preprocess.vocabularies import (
     Sample,
     distinct_lines,
@@ -60,6 +60,8 @@ class ListUnits(beam.PTransform):
             | "Check worker" >> beam.Map(check_worker, versions=versions_here())
             | "List groups" >> beam.FlatMap(_list_groups, self.plan)
             | "Spread groups" >> Spread(key=str)
+            | "Find pieces" >> beam.FlatMap(_find_pieces, self.plan)
+            | "Spread pieces" >> Spread(key=str)
             | "Cut" >> beam.FlatMap(_cut, self.plan)
         )
         return cut | "Spread units" >> beam.Reshuffle(), cut
@@ -70,14 +72,17 @@ def _list_groups(sources: SourceList, plan: DatasetPlan) -> list[range]:
     return sources.groups()
 
 
-def _cut(orders: range, plan: DatasetPlan) -> Iterator[Unit]:
-    planned = plan.source_list.files(orders)
-    return cut_sources(
-        [(order, plan.source_list.source(order)) for order in orders],
-        is_held_out=orders.start >= plan.held_out_from,
+def _find_pieces(orders: range, plan: DatasetPlan) -> Iterator[Piece]:
+    return find_pieces(orders, sources=plan.source_list, max_pairs=plan.unit_pairs, work=plan.work)
+
+
+def _cut(piece: Piece, plan: DatasetPlan) -> Iterator[Unit]:
+    return cut_piece(
+        piece,
+        sources=plan.source_list,
+        is_held_out=piece.orders.start >= plan.held_out_from,
         max_pairs=plan.unit_pairs,
         work=plan.work,
-        unchanged=functools.partial(listing.unchanged, planned),
     )
 
 

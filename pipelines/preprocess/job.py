@@ -220,6 +220,7 @@ class DatasetWatch(ProgressWatch):
         self._cut: set[int] = set()  # groups whose list of units exists
         self._rows: dict[str, int] = {}  # number of rows per unit, by the path of its spill
         self._training = 0  # number of units that are not held out
+        self._chunks = 0  # number of units with a chunk file
 
     def find_phase(self) -> Progress:
         """Return the progress, from the files of the run."""
@@ -228,16 +229,19 @@ class DatasetWatch(ProgressWatch):
         for group in self._sources.keys() - self._cut:
             if (path := work.index(group)) in finished["units"]:
                 with contextlib.suppress(ValueError):  # A truncated list is written again.
-                    for index, (counts, _) in enumerate(read_index(files.read_bytes(path))):
+                    for index, (counts, has_chunk) in enumerate(read_index(files.read_bytes(path))):
                         unit = Unit(order=group, index=index, parts=())
                         self._rows[work.spill(unit.label)] = sum(counts.values())
                         self._training += group < plan.held_out_from
+                        self._chunks += has_chunk
                     self._cut.add(group)
         if len(finished["units"]) < len(self._cut):  # The last step deletes the work folder.
             return Progress(phase="writing the manifest")
         cut, spills = sum(self._sources[group] for group in self._cut), finished["spill"]
         if cut < len(plan.sources):
             return Progress(phase="cutting", done=cut, total=len(plan.sources), noun="sources")
+        if (chunks := len(finished["chunk"])) < self._chunks:
+            return Progress(phase="cutting", done=chunks, total=self._chunks, noun="units")
         compared = len(finished["judged"])
         if plan.options.alignment_filter is not None and not spills and compared < self._training:
             return Progress(phase="comparing", done=compared, total=self._training, noun="units")

@@ -25,13 +25,11 @@ from tt.pipelines.preprocess.sources import (
     STATUS_FAULTS,
     ColumnsSource,
     columns_of,
-    even_sizes,
-    rows_within,
 )
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import has_dictionary, is_bytes, is_text, type_of
 from tt.pipelines.tables.damage import explain_damage, with_remedy
-from tt.pipelines.tables.forward import cut_by_bytes, rows_at_once
+from tt.pipelines.tables.forward import cut_by_bytes, even_sizes, rows_at_once, rows_within
 from tt.pipelines.texts.limits import TRANSLATED
 
 _FOOTER_BYTES = 64 << 10  # The first read from the end of a file; most footers are shorter.

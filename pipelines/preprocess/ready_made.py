@@ -25,10 +25,9 @@ from tt.pipelines.preprocess.naming import CorpusOptions, CorpusSpec
 from tt.pipelines.preprocess.sources import (
     Source,
     decode_lines,
-    even_sizes,
     row_table,
-    rows_within,
 )
+from tt.pipelines.tables.forward import even_sizes, rows_within
 
 _FOLDER = Path(__file__).parent
 _FIRST_ROWS = 100  # the rows in which a dry run looks for a pair

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -11,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tt.model.errors import UserError
 from tt.model.storage import listing
 from tt.model.storage.listing import ListedFile
 from tt.pipelines.preprocess.filters import TOO_MANY_CHARACTERS
@@ -23,6 +23,12 @@ from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults
 from tt.pipelines.tables.formats import UTF8, ReadOptions, compression_ending
 from tt.pipelines.tables.forward import cut_by_bytes
+from tt.pipelines.tables.ranges import (
+    LineRange,
+    can_be_cut,
+    find_aligned_ranges,
+    unequal_lines_error,
+)
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, LineReader, line_slices
 from tt.pipelines.texts.limits import FLAGS
@@ -157,6 +163,24 @@ class Source(abc.ABC):
         """Read all rows in tables of `ROW_SCHEMA`, if `sizes` returns None."""
         raise TypeError(f"{self.name} is read in parts")
 
+    def may_have_ranges(self) -> bool:
+        """Return whether `find_ranges` can find ranges, without reading a file."""
+        return False
+
+    def find_ranges(self, *, max_pairs: int, max_bytes: int) -> list[list[LineRange]]:
+        """Return ranges of lines that several workers can read; [] if one worker reads all rows.
+
+        Each entry has a range of each file, with equal numbers of lines.
+
+        Raises:
+          UserError: A file cannot be read, or the files have different numbers of lines.
+        """
+        raise TypeError(f"{self.name} has no ranges")
+
+    def read_ranges(self, ranges: Sequence[LineRange]) -> Iterator[pa.Table]:
+        """Read an entry of `find_ranges` in tables of `ROW_SCHEMA`."""
+        raise TypeError(f"{self.name} has no ranges")
+
     def file_of(self, row: int) -> str:
         """Return the file of a row, for the tables of rejected pairs."""
         return self.name
@@ -199,6 +223,7 @@ class Source(abc.ABC):
 class FileSource(Source):
     """A source in one file or a pair of files. By default, all rows must be read at once."""
 
+    has_lines: ClassVar[bool] = False  # whether each line of the files is a row
     given_name: str = dataclasses.field(default="", kw_only=True)  # the corpus's given name, or ""
     encoding: str = dataclasses.field(default=UTF8, kw_only=True)  # as `find_encoding` returns it
     # Listing entries of the files, or none. They do not belong to the identity of the source.
@@ -270,12 +295,27 @@ class FileSource(Source):
         """Return None, because a row can be found only by reading all rows before it."""
         return None
 
+    def may_have_ranges(self) -> bool:
+        """Return whether the lines of the files can be found without decoding the files."""
+        return self.has_lines and all(
+            can_be_cut(path, encoding=self.encoding) and not listing.is_pipe_or_device(path)
+            for path in self.paths()
+        )
+
+    def find_ranges(self, *, max_pairs: int, max_bytes: int) -> list[list[LineRange]]:
+        """Return ranges of the files of a large source; see `Source.find_ranges`."""
+        sizes = [file["bytes"] for file in self.file_identities()]
+        return find_aligned_ranges(
+            dict(zip(self.paths(), sizes, strict=True)), most_rows=max_pairs, most_bytes=max_bytes
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class TextPair(FileSource):
     """Two line-aligned text files."""
 
     kind: ClassVar[str] = "text"
+    has_lines: ClassVar[bool] = True
 
     source_path: str
     target_path: str
@@ -290,20 +330,26 @@ class TextPair(FileSource):
         Raises:
           UserError: One file has more lines than the other, or cannot be read.
         """
-        limit = max(1, SLICE_BYTES // 2)
+        return self._read(None, None)
+
+    def read_ranges(self, ranges: Sequence[LineRange]) -> Iterator[pa.Table]:
+        """Read a range of both files."""
+        return self._read(*ranges)
+
+    def _read(self, *parts: LineRange | None) -> Iterator[pa.Table]:
+        open_lines = functools.partial(
+            LineReader, slice_bytes=max(1, SLICE_BYTES // 2), encoding=self.encoding
+        )
         with (
             with_remedy(),
-            LineReader(self.source_path, slice_bytes=limit, encoding=self.encoding) as sources,
-            LineReader(self.target_path, slice_bytes=limit, encoding=self.encoding) as targets,
+            open_lines(self.source_path, part=parts[0]) as sources,
+            open_lines(self.target_path, part=parts[1]) as targets,
         ):
             while number := min(sources.look_ahead(), targets.look_ahead()):
                 yield decode_lines(sources.take(number), targets.take(number))
             if sources.look_ahead() or targets.look_ahead():
-                raise UserError(
-                    f"{self.source_path} has {sources.count_to_end()} lines, but "
-                    f"{self.target_path} has {targets.count_to_end()}. Check that both files are "
-                    "complete and belong together"
-                )
+                counts = [sources.count_to_end(), targets.count_to_end()]
+                raise unequal_lines_error(self.paths(), counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,6 +381,7 @@ class Tsv(ColumnsSource):
     """A tab-separated file with a pair per line. Columns count from 0."""
 
     kind: ClassVar[str] = "tsv"
+    has_lines: ClassVar[bool] = True
 
     source_column: int = 0
     target_column: int = 1
@@ -342,11 +389,20 @@ class Tsv(ColumnsSource):
 
     def read_all(self) -> Iterator[pa.Table]:
         """Read the file. A line with too few cells is the source of a row with a fault."""
+        return self._read(None)
+
+    def read_ranges(self, ranges: Sequence[LineRange]) -> Iterator[pa.Table]:
+        """Read a range of the file."""
+        return self._read(*ranges)
+
+    def _read(self, part: LineRange | None) -> Iterator[pa.Table]:
         splits = max(self.source_column, self.target_column) + 1
         delimiter = (self.delimiter or "\t").encode()
-        is_first = True
+        may_be_header = part is None or not part.begin
         with with_remedy():
-            for lines in line_slices(self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES):
+            for lines in line_slices(
+                self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES, part=part
+            ):
                 pairs, faults = [], {}
                 for row, line in enumerate(lines):
                     cells = line.split(delimiter, splits)
@@ -355,9 +411,9 @@ class Tsv(ColumnsSource):
                         faults[row] = MALFORMED
                     else:
                         pairs.append((cells[self.source_column], cells[self.target_column]))
-                if is_first and 0 not in faults and self._is_header(*pairs[0]):
+                if may_be_header and 0 not in faults and self._is_header(*pairs[0]):
                     faults[0] = HEADER
-                is_first = False
+                may_be_header = False
                 yield decode_lines(*zip(*pairs, strict=True), faults=faults)
 
     def _is_header(self, source: bytes, target: bytes) -> bool:
@@ -430,22 +486,3 @@ def columns_of(
             faults[row] = _REASONS.get(fault.reason, MALFORMED)
         sides = [pa.array(side, pa.large_binary()) for side in cells]
     return decode_columns(*sides, faults=faults)
-
-
-def even_sizes(*, total: int, most: int) -> list[int]:
-    """Cut a number of rows into parts of `most` rows, of which the last may be smaller.
-
-    >>> even_sizes(total=25, most=10)
-    [10, 10, 5]
-    """
-    return [min(most, total - first) for first in range(0, total, most)]
-
-
-def rows_within(limit: int, *, rows: int, total_bytes: int, most: int) -> int:
-    """Return how many average rows have at most `limit` bytes: at least 1, at most `most`.
-
-    >>> rows_within(1000, rows=50, total_bytes=5000, most=16), rows_within(9, rows=0, \
-total_bytes=0, most=16)
-    (10, 16)
-    """
-    return max(1, min(most, limit * rows // total_bytes)) if total_bytes else most

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,10 +23,12 @@ from tt.model.storage import files, listing
 from tt.pipelines.preprocess.corpora import SourceList
 from tt.pipelines.preprocess.sources import ROW_SCHEMA, Source
 from tt.pipelines.preprocess.work_folder import WorkFolder, ends_with
+from tt.pipelines.tables.ranges import LineRange
 
 # A unit ends at the limit that it reaches first. A huge input has a larger limit of pairs.
 MAX_UNIT_PAIRS = 128 * 1024  # Each of two threads has a unit and its records in memory.
 MAX_UNIT_BYTES = 256 << 20  # bytes of text
+_RANGE_BYTES = 64 << 20  # bytes of a unit of a text file that several workers cut
 
 # Rows of a table that are processed together. Their texts, tokens and records fit into the cache of
 # a core, which saves a tenth of the time on two cores.
@@ -106,6 +109,102 @@ def _slice_parts(tables: Iterable[pa.Table], parts: Iterable[Part]) -> Iterator[
             piece = table.slice(begin, _ROWS_AT_ONCE)
             yield RowSlice(order=part.order, first_row=part.first_row + done + begin, table=piece)
         done += table.num_rows
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A part of the work of cutting: a group, or the rows of one unit of a large text file.
+
+    Attributes:
+      orders: The positions of the group's sources among all sources.
+      index: The position of the unit in its group.
+      first_row: The first row of the unit in its source, from 0.
+      ranges: The lines of the unit in each file of its source; empty for a whole group.
+    """
+
+    orders: range
+    index: int = 0
+    first_row: int = 0
+    ranges: tuple[LineRange, ...] = ()
+
+
+def find_pieces(
+    orders: range, *, sources: SourceList, max_pairs: int, work: WorkFolder
+) -> Iterator[Piece]:
+    """Yield the pieces of a group.
+
+    If the group is a large text file, the function writes the list of its units, so that a rerun
+    need not count lines again.
+
+    Args:
+      orders: The positions of the group's sources among all sources. Only small sources share a
+        group.
+      sources: All sources.
+      max_pairs: The maximum number of rows per unit.
+      work: The work folder.
+
+    Raises:
+      UserError: A file has changed since the job was planned, or cannot be read.
+    """
+    group = orders.start
+    source = sources.source(group)
+    may_be_cut = len(orders) == 1 and source.may_have_ranges()
+    units = _read_ranges(group, work) if may_be_cut else []
+    if may_be_cut and not units:
+        with listing.unchanged(sources.files(orders)):
+            units = source.find_ranges(max_pairs=max_pairs, max_bytes=_RANGE_BYTES)
+        if units:
+            entries = [
+                {
+                    "rows": {group: ranges[0].rows},
+                    "chunk": True,
+                    "ranges": [dataclasses.astuple(each) for each in ranges],
+                }
+                for ranges in units
+            ]
+            work.write_text(work.index(group), json.dumps(entries))
+    first_row = 0
+    for index, ranges in enumerate(units):
+        yield Piece(orders=orders, index=index, first_row=first_row, ranges=tuple(ranges))
+        first_row += ranges[0].rows
+    if not units:
+        yield Piece(orders=orders)
+
+
+def _read_ranges(group: int, work: WorkFolder) -> list[list[LineRange]]:
+    """Return the ranges of each unit of a group; [] if the list of units has none."""
+    try:
+        units = json.loads(files.read_bytes(work.index(group)))
+        return [
+            [LineRange(rows=rows, begin=begin, end=end) for rows, begin, end in unit["ranges"]]
+            for unit in units
+        ]
+    except (FileNotFoundError, KeyError, ValueError):  # a truncated list is written again
+        return []
+
+
+def cut_piece(
+    piece: Piece, *, sources: SourceList, is_held_out: bool, max_pairs: int, work: WorkFolder
+) -> Iterator[Unit]:
+    """Yield the units of a piece, in order, and write the chunk files of text.
+
+    Raises:
+      UserError: A file has changed since the job was planned, or cannot be read.
+    """
+    unchanged = functools.partial(listing.unchanged, sources.files(piece.orders))
+    if not piece.ranges:
+        members = [(order, sources.source(order)) for order in piece.orders]
+        yield from cut_sources(
+            members, is_held_out=is_held_out, max_pairs=max_pairs, work=work, unchanged=unchanged
+        )
+        return
+    order = piece.orders.start
+    chunk = work.chunk(order, piece.index)
+    if not ends_with(chunk, _CHUNK_END):  # an earlier run has not finished it
+        tables = sources.source(order).read_ranges(piece.ranges)
+        _write_chunk(chunk, ((order, table) for table in tables), work=work, unchanged=unchanged)
+    part = Part(order=order, first_row=piece.first_row, rows=piece.ranges[0].rows)
+    yield Unit(order=order, index=piece.index, parts=(part,), is_held_out=is_held_out, chunk=chunk)
 
 
 def cut_sources(

@@ -1,10 +1,11 @@
 """Find, read and write files with tables and texts.
 
-formats  names of formats, compressions and encodings
+formats       names of formats, compressions and encodings
 finding       the search for the files that a user names
 damage        one-line error messages for damaged files
 faults        rows that cannot be read
 text_files    text files, decompressed and split into lines or rows
+ranges        ranges of lines that several workers read
 delimited     reader of CSV and TSV files
 jsonl         reader of JSON Lines files
 json_texts    reader of the texts under some keys of JSON Lines

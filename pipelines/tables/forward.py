@@ -97,6 +97,25 @@ def _largest(bounds: Iterable[tuple[int, int]], *, rows: int) -> int:
     return sum(min(row * rows, whole) for row, whole in bounds)
 
 
+def even_sizes(*, total: int, most: int) -> list[int]:
+    """Cut a number of rows into parts of `most` rows, of which the last may be smaller.
+
+    >>> even_sizes(total=25, most=10)
+    [10, 10, 5]
+    """
+    return [min(most, total - first) for first in range(0, total, most)]
+
+
+def rows_within(limit: int, *, rows: int, total_bytes: int, most: int) -> int:
+    """Return how many average rows have at most `limit` bytes: at least 1, at most `most`.
+
+    >>> rows_within(1000, rows=50, total_bytes=5000, most=16), rows_within(9, rows=0, \
+total_bytes=0, most=16)
+    (10, 16)
+    """
+    return max(1, min(most, limit * rows // total_bytes)) if total_bytes else most
+
+
 def row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
     """Return the bytes of the values in each row of an array, after decoding dictionaries.
 

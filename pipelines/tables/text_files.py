@@ -19,6 +19,7 @@ from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
 from tt.pipelines.tables.formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
+from tt.pipelines.tables.ranges import LineRange
 
 MAX_LINE_BYTES = MAX_TEXT_BYTES
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MB"  # why a line cannot be read
@@ -174,10 +175,24 @@ class LineReader:
 
     One slice is in memory at a time: at most `SLICE_LINES` lines, and about `slice_bytes` bytes or
     one longer line.
+
+    Args:
+      path: The path of the file.
+      slice_bytes: The bytes of a slice.
+      encoding: The encoding of the file.
+      part: The lines to read, if the file is not compressed; None for all lines.
     """
 
-    def __init__(self, path: str, *, slice_bytes: int, encoding: str = UTF8) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        slice_bytes: int,
+        encoding: str = UTF8,
+        part: LineRange | None = None,
+    ) -> None:
         self._path = path
+        self._is_at_start = part is None or not part.begin
         self._slice_bytes = slice_bytes
         self._lines: list[bytes] = []  # lines that were read but not yet taken
         self._count = 0  # the number of lines that were taken
@@ -185,6 +200,8 @@ class LineReader:
         self._encoding = encoding
         with contextlib.ExitStack() as stack:
             file: Any = stack.enter_context(open_input(path))
+            if part is not None:
+                file = part.open(file)
             raw = stack.enter_context(io.BufferedReader(file, _BUFFER_BYTES))
             # An empty file is never valid compressed data.
             if compression_ending(path) and not raw.peek(1):
@@ -223,7 +240,7 @@ class LineReader:
         line = self._count + len(self._lines) + 1
         with explain_damage(f"{self._path} is cut off or damaged after line {line - 1}"):
             block = read_whole_lines(self._stream, size=min(_BUFFER_BYTES, self._slice_bytes))
-        if line == 1:
+        if line == 1 and self._is_at_start:
             block = without_bom(block, path=self._path)
         self._is_at_end = not block
         return io.BytesIO(block).readlines()
@@ -282,9 +299,11 @@ def _is_good(text: bytes) -> bool:
     return len(text) <= MAX_LINE_BYTES
 
 
-def line_slices(path: str, *, encoding: str, slice_bytes: int) -> Iterator[list[bytes]]:
+def line_slices(
+    path: str, *, encoding: str, slice_bytes: int, part: LineRange | None = None
+) -> Iterator[list[bytes]]:
     """Yield the lines of a text file in slices; see `LineReader`."""
-    with LineReader(path, slice_bytes=slice_bytes, encoding=encoding) as reader:
+    with LineReader(path, slice_bytes=slice_bytes, encoding=encoding, part=part) as reader:
         while number := reader.look_ahead():
             yield reader.take(number)
 
