@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import glob
@@ -11,7 +10,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,7 @@ from tt.pipelines.preprocess.sources import (
 )
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.finding import check_no_lake, is_skipped_name
-from tt.pipelines.tables.formats import UTF8
-from tt.pipelines.tables.json_texts import text_at
-from tt.pipelines.tables.reading import read_head_lines, read_schema
-
-_MOST_NAMES = 20  # most keys in a message
+from tt.pipelines.tables.reading import inspect_file
 
 
 def open_corpora(
@@ -139,11 +134,9 @@ def _open_file(
     )
     # Languages have other purposes too, so a table need not have columns with these names.
     choices = [names] if any(columns) or names == plain else [names, plain]
-    if spec.kind == "jsonl":
-        if not listing.is_pipe_or_device(path):
-            names = _find_keys(path, choices, are_named=any(columns), encoding=options.encoding)
-        return Jsonl(path, *names, **fields)
     if listing.is_pipe_or_device(path):
+        if spec.kind == "jsonl":
+            return Jsonl(path, *names, **fields)
         raise UserError(
             f"{path} is a pipe or a device, from which tt reads only text, TSV and JSONL. Write "
             "the data to a file first"
@@ -155,9 +148,12 @@ def _open_file(
             path, choices, given_name=spec.name, listed=known, are_in_name=are_in_name
         )
     with with_remedy():
-        schema = read_schema(path, options=options)
-    names = choose_columns(schema, choices, path=path, are_in_name=are_in_name)
-    return TableColumns(path, *names, **fields)
+        contents = inspect_file(path, options=options)
+    # A JSONL file may be empty, and the texts of keys that the user named may begin later.
+    is_open = not contents.schema.names or (any(columns) and not contents.has_all_columns)
+    if spec.kind != "jsonl" or not is_open:
+        names = choose_columns(contents.schema, choices, path=path, are_in_name=are_in_name)
+    return (Jsonl if spec.kind == "jsonl" else TableColumns)(path, *names, **fields)
 
 
 def _pair_texts(
@@ -344,50 +340,3 @@ def _read_lines(path: str) -> list[bytes]:
 @functools.lru_cache(maxsize=2)
 def _read_names(path: str) -> tuple[str, ...]:
     return tuple(str(json.loads(line)["identity"]["name"]) for line in _read_lines(path))
-
-
-def _find_keys(
-    path: str, choices: Sequence[tuple[str, str]], *, are_named: bool = True, encoding: str = UTF8
-) -> tuple[str, str]:
-    """Return the first pair of keys that have texts in an object at the start of a file.
-
-    The result is the first choice if the file starts without objects. It is also the first choice
-    if the user named the keys and the file is long, because their texts may begin after the first
-    512 KB.
-
-    Raises:
-      UserError: There are objects, but none has both keys of a pair.
-    """
-    found: dict[str, None] = {}  # an ordered set
-    has_objects = False
-    lines, is_whole = read_head_lines(path, encoding=encoding)
-    for line in lines:
-        try:
-            value = json.loads(line.decode())
-        except (ValueError, RecursionError):
-            continue
-        for keys in choices:
-            with contextlib.suppress(TypeError, KeyError):
-                for key in keys:
-                    text_at(value, key)
-                return keys
-        if isinstance(value, dict):
-            has_objects = True
-            found |= dict.fromkeys(_names_of_texts(value))
-    if not has_objects or (are_named and not is_whole):
-        return choices[0]
-    wanted = " or ".join(" and ".join(map(repr, keys)) for keys in choices)
-    more = ", ..." if len(found) > _MOST_NAMES else ""
-    raise UserError(
-        f"{path} has no texts under the keys {wanted}. The text keys of its first objects are: "
-        f"{', '.join(list(found)[:_MOST_NAMES]) or 'none'}{more}. Choose two keys, as in "
-        f"{path}:SOURCE:TARGET or with `source_column` and `target_column`"
-    )
-
-
-def _names_of_texts(value: dict[str, Any]) -> Iterator[str]:
-    for key, inner in value.items():
-        if isinstance(inner, dict):
-            yield from (f"{key}.{name}" for name in _names_of_texts(inner))
-        elif inner is None or isinstance(inner, str):
-            yield key

@@ -269,7 +269,8 @@ def choose_columns(
         places = ("as `source_column`", "as `target_column`")
     for place, column in zip(places, columns, strict=True):
         kind = type_of(schema, column)
-        if kind is not None and (is_text(kind) or is_bytes(kind)):
+        # In JSON, the type is null if the first texts are null.
+        if kind is not None and (is_text(kind) or is_bytes(kind) or pa.types.is_null(kind)):
             continue
         names = list(_text_names(schema))
         remedy = "Choose another file: this file has no text columns"

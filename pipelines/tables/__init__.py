@@ -14,7 +14,8 @@ parquet       Parquet footers, row iteration and writing
 partitions    partition columns in the names of folders
 conditions    conditions in SQL on the rows of a table
 forward       sequential reader of Parquet rows, and the memory that rows need
-reading       reader of every format, and of Arrow files and streams
+arrow         reader of Arrow files and streams
+reading       reader of every format
 writing       writers of Parquet, JSONL and CSV files
 lakehouse     addresses of tables, and the schemas of their files
 delta         Delta Lake tables; needs an optional package

@@ -1,4 +1,4 @@
-"""Inspect table files of any format, and read all formats except Parquet.
+"""Inspect table files of any format, and open files of all formats except Parquet.
 
 The ending of the file name determines the format. The footer of a Parquet file allows random access
 to its rows. Files of the other formats can only be read from the start: a job reads them once to
@@ -10,9 +10,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import io
-import os
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,13 +19,12 @@ from tt.model.errors import BadFileError, UserError
 from tt.model.storage.files import open_binary, open_input, read_range
 from tt.model.storage.listing import file_identity
 from tt.model.storage.paths import is_local
-from tt.pipelines.tables.columns import map_type
+from tt.pipelines.tables.arrow import ArrowRows
 from tt.pipelines.tables.damage import (
     FormatError,
     explain_damage,
     explain_each,
     is_damage,
-    with_remedy,
 )
 from tt.pipelines.tables.delimited import DelimitedRows
 from tt.pipelines.tables.faults import Fault, split_faults
@@ -56,10 +54,6 @@ HEAD_BYTES = 512 << 10  # the size of the beginning of a file that is read to fi
 _HEAD_BUFFER_BYTES = 4096
 _MOST_HEAD = 8 << 20  # the maximum size of a decompressed head
 _FIRST_ROWS = 1024  # the maximum number of rows in the head of a file that is read completely
-_MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
-_MAGIC_BYTES = 8  # the magic number with its padding, before the stream in an Arrow file
-# Arrow's threads could free memory that belongs to Python after Python has ended.
-_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def inspect_file(
@@ -98,21 +92,6 @@ def inspect_file(
     )
 
 
-def read_schema(path: str, *, options: ReadOptions = DEFAULTS) -> pa.Schema:
-    """Return the schema of a file that is not Parquet, from the beginning of the file.
-
-    Raises:
-      BadFileError: The beginning of the file is bad.
-      UserError: The file cannot be opened.
-    """
-    identity, content = _read_head(path, HEAD_BYTES)
-    is_head = len(content) < identity["bytes"]
-    with OpenTable(path, content=content, is_head=is_head, options=options) as table:
-        if table.schema.names:  # known before the first row, so that all rows may be bad
-            return table.schema
-    return inspect_file(path, options=options).schema
-
-
 def _read_head(path: str, head_bytes: int) -> tuple[dict[str, Any], bytes]:
     """Return the identity of a file and its first bytes; see `file_identity`."""
     if is_local(path):
@@ -123,19 +102,6 @@ def _read_head(path: str, head_bytes: int) -> tuple[dict[str, Any], bytes]:
         return identity, read_range(path, 0, min(int(identity["bytes"]), head_bytes))
     except OSError as error:
         raise UserError(f"{path} cannot be opened: {error}") from error
-
-
-def read_head_lines(path: str, *, encoding: str) -> tuple[list[bytes], bool]:
-    """Return the first lines of a text file as UTF-8, and whether the file has no more lines.
-
-    Raises:
-      UserError: The file cannot be read, or is not in its encoding.
-    """
-    with with_remedy():
-        identity, content = _read_head(path, HEAD_BYTES)
-        is_whole = len(content) == identity["bytes"]
-        head = _head_lines(content, path=path, encoding=encoding, is_whole=is_whole)
-        return head.splitlines(), is_whole
 
 
 def scan_file(
@@ -234,13 +200,13 @@ class OpenTable:
         with contextlib.ExitStack() as stack, explain_damage(self._problem):
             self._file = stack.enter_context(CheckedFile(path, content=content, encoding=encoding))
             stream: Any = self._file.stream
-            self._rows: JsonTexts | JsonlRows | DelimitedRows | TextRows | _IpcRows
+            self._rows: JsonTexts | JsonlRows | DelimitedRows | TextRows | ArrowRows
             if name == ARROW:  # needs random access, because an Arrow footer is at the end
                 handle = open_binary(path) if content is None else io.BytesIO(content)
-                self._rows = _IpcRows(stack.enter_context(handle), path=path, is_head=is_head)
+                self._rows = ArrowRows(stack.enter_context(handle), path=path, is_head=is_head)
             else:
                 if content is not None and is_head:
-                    head = _head_lines(content, path=path, encoding=encoding, is_whole=False)
+                    head = _head_lines(content, path=path, encoding=encoding)
                     stream = io.BytesIO(head)
                 if name in (JSONL, JSON):
                     if name == JSON:
@@ -299,14 +265,13 @@ class OpenTable:
             return self._file.finish()
 
 
-def _head_lines(content: bytes, *, path: str, encoding: str, is_whole: bool) -> bytes:
+def _head_lines(content: bytes, *, path: str, encoding: str) -> bytes:
     """Return the complete lines in the first bytes of a file, decompressed and as UTF-8.
 
     Args:
       content: The first bytes of the file.
       path: The path of the file, which determines the compression.
       encoding: The encoding of the file.
-      is_whole: Whether `content` is the whole file, so that its last line is complete.
     """
     stream = decompress(
         io.BytesIO(content), path=path, encoding=encoding, buffer_bytes=_HEAD_BUFFER_BYTES
@@ -319,113 +284,5 @@ def _head_lines(content: bytes, *, path: str, encoding: str, is_whole: bool) -> 
     except Exception as error:
         if not is_damage(error):
             raise
-    end = len(head) if is_whole else max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
+    end = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
     return without_bom(bytes(head[:end]), path=path)
-
-
-class _IpcRows:
-    """The rows of an Arrow file or stream, as batches.
-
-    The batches of a file may have different dictionaries, which a table merges into a larger one.
-    Therefore, dictionary indices are widened to 32 bits, as in Parquet.
-
-    Args:
-      handle: The file, open at its start.
-      path: The path of the file, for messages.
-      is_head: Whether the handle contains only the beginning of the file.
-
-    Raises:
-      BadFileError: The file is neither an Arrow file nor an Arrow stream, or is cut off.
-    """
-
-    def __init__(self, handle: IO[bytes], *, path: str, is_head: bool) -> None:
-        self._path = path
-        self._handle = handle
-        self._is_head = is_head
-        magic = handle.read(len(_MAGIC))
-        if magic.startswith(_FEATHER_1):
-            raise BadFileError(
-                f"{path} must be Arrow IPC or Feather version 2; it is Feather version 1"
-            )
-        if not handle.seek(0, os.SEEK_END):
-            raise BadFileError(f"{path} must be Arrow IPC; it is empty")
-        self._is_file = magic == _MAGIC and not is_head
-        handle.seek(_MAGIC_BYTES if magic == _MAGIC and is_head else 0)
-        with self._explain_damage():
-            open_ipc = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
-            self._reader = open_ipc(handle, options=_OPTIONS)
-            own: pa.Schema = self._reader.schema
-            _read_names(pa.struct(list(own)))
-            fields = [field.with_type(map_type(field.type, _with_wide_indices)) for field in own]
-            self.schema = pa.schema(fields, own.metadata)
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows.
-
-        Raises:
-          BadFileError: The file is damaged, or a stream lacks its end marker.
-        """
-        try:
-            with self._explain_damage():
-                yield from self._batches()
-        except BadFileError:
-            if not self._is_head:
-                raise
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        if self._is_file:
-            count = self._reader.num_record_batches
-            batches = (self._reader.get_batch(index) for index in range(count))
-        else:
-            batches = iter(self._reader)
-        end = self._handle.tell()
-        while (batch := next(batches, None)) is not None:
-            _check(batch)
-            yield batch if batch.schema == self.schema else batch.cast(self.schema)
-            end = self._handle.tell()
-        if not self._is_file and self._handle.tell() == end:  # there was no end marker
-            raise BadFileError(
-                f"{self._path} lacks the end marker of an Arrow stream: the file is cut off, or "
-                "its writer was not closed"
-            )
-
-    def _explain_damage(self) -> contextlib.AbstractContextManager[None]:
-        return explain_damage(f"{self._path} cannot be read as Arrow IPC", has_sizes=True)
-
-
-def _with_wide_indices(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind) and kind.index_type.bit_width < 32:
-        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
-    return kind
-
-
-def _read_names(kind: pa.DataType) -> None:
-    """Read the names of all fields; raise UnicodeDecodeError if a name is not UTF-8."""
-    for index in range(kind.num_fields):
-        field = kind.field(index)
-        _ = field.name
-        _read_names(field.type)
-
-
-def _check(batch: pa.RecordBatch) -> None:
-    """Check the sizes, offsets and indices of a batch, which Arrow does not check by itself.
-
-    Strings that are not UTF-8 do not count as damage; only the rows with such strings fail later.
-
-    Raises:
-      ArrowInvalid: A size, an offset or an index is wrong.
-    """
-    for column in batch.columns:
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            if "UTF8" not in str(error):
-                raise
-            column.view(map_type(column.type, _as_bytes)).validate(full=True)
-
-
-def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """Return the binary type with the memory layout of a string type."""
-    if pa.types.is_string(kind):
-        return pa.binary()
-    return pa.large_binary() if pa.types.is_large_string(kind) else kind
