@@ -94,6 +94,8 @@ def _write_corpora(folder: Path, pairs: list[tuple[str, str]]) -> None:
         {"id": range(600), "en": [a for a, _ in pairs[:600]], "es": [b for _, b in pairs[:600]]}
     )
     pacsv.write_csv(table, folder / "pairs.csv")
+    bars = pacsv.WriteOptions(delimiter="|")
+    pacsv.write_csv(table, folder / "pairs.dat", bars)
     (folder / "parts").mkdir()
     pq.write_table(table.slice(0, 300), folder / "parts/part-0.parquet", row_group_size=100)
     pq.write_table(table.slice(300), folder / "parts/part-1.parquet")
@@ -147,6 +149,8 @@ def _write_tables(folder: Path) -> None:
     ]
     tsv = "\n".join("\t".join(row.values()) for row in flat)
     (folder / "texts.tsv").write_text(f"id\ttext\tlang\tprice\n{tsv}\n", "utf-8")
+    bars = f"id\ttext\tlang\tprice\n{tsv}\n".replace("\t", "|")
+    (folder / "texts.dat").write_bytes(bars.encode("latin-1", "replace"))
     objects = [{**row, "more": {"x": [1, None]}} if row["id"] % 3 else row for row in rows]
     lines = "".join(f"{json.dumps(row, ensure_ascii=row['id'] % 2 == 0)}\n" for row in objects)
     with pa.output_stream(folder / "texts.jsonl.zst", compression="zstd") as file:
