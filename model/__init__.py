@@ -4,7 +4,6 @@ errors       user errors, and functions that check values
 extras       pip commands that install optional packages
 folders      durable local files, and locks
 storage      files on this machine and on object stores
-remote_files files of run folders, which TensorFlow reads and writes
 json_files   JSON, and changed options
 long_work    progress of long tasks
 text         normalization, vocabularies and languages

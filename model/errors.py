@@ -11,6 +11,7 @@ import errno
 import functools
 import inspect
 import os
+import re
 import reprlib
 import types
 import typing
@@ -261,7 +262,31 @@ def counted(count: int, noun: str) -> str:
 
 
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_TENSORFLOW = "tensorflow.python.framework.errors_impl.PermissionDeniedError"
+_TENSORFLOW = "tensorflow.python.framework.errors_impl"
+# Lines in TensorFlow's messages that are headings or locations in source code.
+_CONTEXT = re.compile(r':\s*$|^\s*File "|\[\[|^\s*Detected at node|root error\(s\) found')
+_NOISE = re.compile(r"\{\{.*?\}\}|\[Op:\w+\]|^\s*\(\d+\) [A-Z_]+:", re.MULTILINE)
+
+
+def is_of_tensorflow(error: BaseException) -> bool:
+    """Return whether TensorFlow raised an error; comparing names avoids an import of TensorFlow."""
+    return any(
+        (kind.__module__, kind.__name__) == (_TENSORFLOW, "OpError") for kind in type(error).mro()
+    )
+
+
+def plain_reason(error: BaseException) -> str:
+    """Return the most informative line of an error from TensorFlow or Python, without internals.
+
+    >>> plain_reason(ValueError("{{function_node SaveV2}} a.tmp; No space left [Op:SaveV2]"))
+    'a.tmp; No space left'
+    """
+    message = error.message if is_of_tensorflow(error) else None  # type: ignore[attr-defined]
+    if isinstance(error, OSError):
+        message = error.strerror
+    text = _NOISE.sub("", str(message or error))
+    lines = [line for line in text.splitlines() if line.strip() and not _CONTEXT.search(line)]
+    return first_line("\n".join(lines) if lines else (text if text.strip() else error))
 
 
 def explain_denied(error: BaseException) -> NoAccessError | None:
@@ -269,8 +294,7 @@ def explain_denied(error: BaseException) -> NoAccessError | None:
     if isinstance(error, OSError) and error.errno in _DENIED:
         path = error.filename if error.filename2 is None else error.filename2
         return no_access(str(path or "a file"), reason=error.strerror or str(error))
-    # Comparing names avoids an import of TensorFlow.
-    if f"{type(error).__module__}.{type(error).__name__}" == _TENSORFLOW:
+    if is_of_tensorflow(error) and type(error).__name__ == "PermissionDeniedError":
         path, _, reason = str(getattr(error, "message", error)).partition("; ")
         return no_access(path, reason=reason or "permission denied")
     return None

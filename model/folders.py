@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from tt.model.errors import UserError
+from tt.model.errors import DiskFullError, UserError, is_of_tensorflow, plain_reason
 
 # Some file systems cannot sync a folder, and some folders are writable but not readable.
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
@@ -93,8 +93,44 @@ def make_folder(path: str | Path) -> None:
 
 
 # Second half of the advice on a full disk, after "free some space".
+OTHER_OUTPUT = ", or choose another `output`"
 OTHER_CACHE = ", or set XDG_CACHE_HOME to a folder with free space"
 _DAY_SECONDS = 24 * 3600
+_DISK_FULL = ("No space left", "File too large", "quota")
+
+
+@contextlib.contextmanager
+def storage_errors(
+    path: str, *, what: str = "folder", remedy: str = OTHER_OUTPUT
+) -> Iterator[None]:
+    """Turn errors of TensorFlow and Python during writing into a UserError.
+
+    Args:
+      path: The folder to be written.
+      what: A word for the folder in messages.
+      remedy: Second half of the advice on a full disk, such as ", or choose another `output`".
+
+    Raises:
+      DiskFullError: The disk is full.
+      UserError: The folder cannot be written for another reason.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not (isinstance(error, OSError) or is_of_tensorflow(error)):
+            raise
+        reason = plain_reason(error)
+        if isinstance(error, FileExistsError):  # a file has the name of a folder to create
+            reason = f"{error.filename} is a file"
+        # TensorFlow has no error type for a full disk.
+        if any(text in reason for text in _DISK_FULL):
+            reason = reason.rpartition("; ")[2]  # TensorFlow names its temporary file first
+            raise DiskFullError(
+                f"the disk of {path} is full ({reason}). Free some space{remedy}"
+            ) from error
+        raise UserError(
+            f"the {what} {path} cannot be written: {reason}. Choose another {what}"
+        ) from error
 
 
 def default_cache() -> Path:

@@ -14,7 +14,7 @@ import sentencepiece
 import tensorflow as tf
 from ctranslate2 import specs
 
-from tt.model.folders import atomic_folder
+from tt.model.folders import OTHER_OUTPUT, atomic_folder, storage_errors
 from tt.model.formats.foreign import POSITIONS
 from tt.model.formats.model_folder import (
     WEIGHTS_FILE,
@@ -27,7 +27,6 @@ from tt.model.formats.model_folder import (
     write_config,
 )
 from tt.model.formats.weights import load_model
-from tt.model.remote_files import OTHER_OUTPUT, storage_errors
 from tt.model.text.tokenization import load_pieces
 from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
 from tt.model.transformer.decode import hidden_ids, search_batch

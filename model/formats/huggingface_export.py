@@ -14,11 +14,10 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from tt.model.errors import UserError
-from tt.model.folders import atomic_folder
+from tt.model.folders import OTHER_OUTPUT, atomic_folder, storage_errors
 from tt.model.formats.exports import piece_tokens
 from tt.model.formats.model_folder import check_output, find_model_folder, load_about, write_about
 from tt.model.formats.weights import load_model
-from tt.model.remote_files import OTHER_OUTPUT, storage_errors
 from tt.model.text.tokenization import START_TOKEN, load_pieces
 from tt.model.text.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_vocabularies
 from tt.model.transformer.config import TransformerConfig

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tt.model.folders import storage_errors
 from tt.model.formats.model_card import About
 from tt.model.formats.weights import save_model
 from tt.model.imports.imported_vocabularies import OurVocabulary
-from tt.model.remote_files import storage_errors
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import (
     SHARED_MODEL,

@@ -33,7 +33,7 @@ from tt.model.inspection.blocks import (
 from tt.model.inspection.model import parameters_of, parameters_section, vocabulary_section
 from tt.model.json_files import parse_fields, read_json
 from tt.model.text.vocabulary import load_vocabularies
-from tt.model.training.checkpoints import read_step
+from tt.model.training.checkpoint_files import read_step
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import read_log_lines
 from tt.model.training.run_folder import (

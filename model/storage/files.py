@@ -13,6 +13,7 @@ import errno
 import io
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -342,3 +343,12 @@ def write_text(path: str, text: str, *, temporary_folder: str = "", run_id: str 
     folder = temporary_folder or path.rpartition("/")[0] or "."
     with write_whole(path, temporary_folder=folder, run_id=run_id) as file:
         file.write(text.encode())
+
+
+def copy(source: str, target: str, *, temporary_folder: str = "") -> None:
+    """Copy a file within or between storages; see `open_binary` and `write_whole`."""
+    with (
+        open_binary(source) as file,
+        write_whole(target, temporary_folder=temporary_folder) as written,
+    ):
+        shutil.copyfileobj(file, written, _READ_BYTES)

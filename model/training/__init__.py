@@ -13,6 +13,8 @@ step           the compiled training step
 run_folder     the files and the lock of a run folder
 reports        progress and validation reports, in train.jsonl and TensorBoard
 state          the training state that is saved next to the weights
+checkpoint_files
+               the files of one checkpoint
 checkpoints    the last checkpoints, the best weights, and the exports of a run in progress
 validation     the loss and the scores on the validation split
 stops          signals and errors that stop a training

@@ -7,13 +7,11 @@ a run is killed.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import glob
 import json
 import re
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,13 @@ import numpy as np
 import tensorflow as tf
 
 from tt.model.dataset.manifest import TRAIN
-from tt.model.errors import UserError, counted
-from tt.model.folders import sync_file, sync_folder
+from tt.model.errors import UserError, counted, plain_reason
 from tt.model.formats.model_card import describe_run
 from tt.model.formats.weights import save_model
 from tt.model.long_work import long_work
-from tt.model.remote_files import is_local, make_folder, plain_reason, read_text, write_text
+from tt.model.storage import files, listing
+from tt.model.storage.paths import is_local
+from tt.model.training.checkpoint_files import readable, step_in, write_checkpoint
 from tt.model.training.initial_model import InitialModel
 from tt.model.training.options import DATASET_SOURCE, TrainingConfig
 from tt.model.training.reports import RunLog
@@ -35,7 +34,6 @@ from tt.model.training.run_folder import (
     CHECKPOINT_FOLDER,
     CONFIG_FILE,
     INDEX_FILE,
-    LOG_FILE,
     MODEL_FOLDER,
     Kept,
     RunFolder,
@@ -56,29 +54,6 @@ _DAMAGED = (
 )  # fmt: skip
 # TensorFlow has no separate class for a damaged index, but the message contains such a text.
 _DAMAGED_TEXTS = ("sstable", "corrupt", "checksum", "No such file")
-
-
-def read_step(path: str | Path) -> int | None:
-    """Return the step of a checkpoint, or None if the checkpoint cannot be read."""
-    try:
-        with _without_patterns(str(path)) as literal:
-            reader = tf.train.load_checkpoint(literal)
-        [state] = [name for name in reader.get_variable_to_shape_map() if name.startswith("state/")]
-        return int(json.loads(reader.get_tensor(state))["step"])
-    except (tf.errors.OpError, IndexError, ValueError, KeyError):  # truncated, or just deleted
-        return None
-
-
-@contextlib.contextmanager
-def _without_patterns(path: str) -> Iterator[str]:
-    """Yield a path to a local checkpoint without [ * ?, which TensorFlow interprets in a read."""
-    if not is_local(path) or glob.escape(path) == path:
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        link = Path(folder, CHECKPOINT_FOLDER)
-        link.symlink_to(Path(path).absolute().parent)
-        yield str(link / Path(path).name)
 
 
 def _named_weights(
@@ -115,21 +90,17 @@ class Checkpoints:
         """
         try:
             with self.run.errors():
-                make_folder(self._folder)
-                checkpoint.write(self.path(name))
-                if is_local(self._folder):
-                    for file in Path(self._folder).glob(f"{name}.*"):
-                        sync_file(file)
-                    sync_folder(self._folder)
+                if not is_local(self._folder):
+                    self._delete(lambda found: found == name)  # a killed run may have left it
+                write_checkpoint(checkpoint, self.path(name))
         except UserError:
             self._delete(lambda found: found == name)
             raise
 
     def keep(self, kept: Kept) -> None:
         """Write the index of the valid checkpoints to disk, then delete all other checkpoints."""
-        with self.run.errors():
-            make_folder(self._folder)
-            write_text(self._index, json.dumps(dataclasses.asdict(kept), indent=2) + "\n")
+        text = json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
+        self.run.write(text.encode(), CHECKPOINT_FOLDER, INDEX_FILE)
         self.kept = kept
         self.delete_others()
 
@@ -219,10 +190,10 @@ class Checkpoints:
             variable.assign((total / len(names)).astype(np.float32))
 
     def _read(self, checkpoint: tf.train.Checkpoint, name: str) -> None:
-        step = read_step(self.path(name))  # None for weights without a state
-        if step is not None and name.startswith("ckpt-") and name != f"ckpt-{step}":
-            raise ValueError(f"it is the checkpoint of step {step:,}")
-        with _without_patterns(self.path(name)) as path:
+        with readable(self.path(name)) as path:
+            step = step_in(path)  # None for weights without a state
+            if step is not None and name.startswith("ckpt-") and name != f"ckpt-{step}":
+                raise ValueError(f"it is the checkpoint of step {step:,}")
             status = checkpoint.read(path).expect_partial()
         try:
             status.assert_existing_objects_matched()
@@ -236,24 +207,25 @@ class Checkpoints:
         )
 
     def _load_index(self) -> Kept:
-        if not tf.io.gfile.exists(self._index):
+        try:
+            return parse_index(files.read_text(self._index), path=self._index)
+        except FileNotFoundError:
             # The run was killed before it wrote the index, or the index is lost: use everything.
             names = self.run.find_checkpoints("ckpt")
             last = sorted(names, key=lambda name: int(name.removeprefix("ckpt-")))
             return Kept(last=last, best=[], stop=None)
-        return parse_index(read_text(self._index), path=self._index)
 
     def _delete(self, is_unwanted: Callable[[str], bool]) -> None:
-        if not tf.io.gfile.exists(self._folder):
-            return
-        for file in tf.io.gfile.listdir(self._folder):
+        for file in listing.list_names(self._folder):
             # TensorFlow first writes to a folder such as ckpt-500_temp/. Keep files with other
             # names, because the user put them there.
             name = re.split(r"\.index$|\.data-|_temp", file, maxsplit=1)[0]
             if is_checkpoint(name) and is_unwanted(name):
-                path = f"{self._folder}/{file.rstrip('/')}"
-                is_folder = tf.io.gfile.isdir(path)
-                (tf.io.gfile.rmtree if is_folder else tf.io.gfile.remove)(path)
+                path = f"{self._folder}/{file}"
+                if is_local(path) and Path(path).is_dir():
+                    shutil.rmtree(path)
+                else:
+                    files.delete([path])
 
 
 def _check_not_lost(run: RunFolder) -> list[str]:
@@ -262,7 +234,7 @@ def _check_not_lost(run: RunFolder) -> list[str]:
     Raises:
       UserError: The checkpoints are missing, or the folder is not a run.
     """
-    if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
+    if not listing.exists(run.inside(CONFIG_FILE)):
         return []
     if run.find_checkpoints("ckpt", "stop"):
         return []
@@ -279,22 +251,22 @@ def _check_not_lost(run: RunFolder) -> list[str]:
 def _has_saved(run: RunFolder) -> bool:
     """Return whether a run has ever finished a checkpoint, even if the checkpoint is lost."""
     traces = ((CHECKPOINT_FOLDER, INDEX_FILE), (MODEL_FOLDER, CONFIG_FILE))
-    if any(tf.io.gfile.exists(run.inside(*names)) for names in traces):
+    if any(listing.exists(run.inside(*names)) for names in traces):
         return True
-    if not tf.io.gfile.exists(run.inside(CONFIG_FILE)):
+    if not listing.exists(run.inside(CONFIG_FILE)):
         return False
     first_save: int = run.load_config()["training"].get("save_every", TrainingConfig.save_every)
     return _last_step(run) > first_save  # a run reports a step before it saves that step
 
 
 def _last_step(run: RunFolder) -> int:
-    return max((line["step"] for line in RunLog(run.inside(LOG_FILE)).read()), default=0)
+    return max((line["step"] for line in RunLog(run).read()), default=0)
 
 
 def _remedy(run: RunFolder) -> str:
     """Return advice for a user whose run cannot resume."""
     models = [run.inside(name) for name in (MODEL_FOLDER, BEST_MODEL_FOLDER)]
-    found = [model for model in models if tf.io.gfile.exists(f"{model}/{CONFIG_FILE}")]
+    found = [model for model in models if listing.exists(f"{model}/{CONFIG_FILE}")]
     from_model = f" from its model, with `init_from={found[0]}`" if found else ""
     return f"Restore {run.inside(CHECKPOINT_FOLDER)}, or train in another `run`{from_model}"
 
@@ -405,7 +377,8 @@ class RunSaver:
             if not workers.are_equal(json.dumps(config) + state.to_json()):
                 raise UserError(
                     "the workers do not train the same run from the same checkpoint. Start all "
-                    "workers with the same command, and with `run` and `dataset` on a shared disk"
+                    "workers with the same command, and with `run` and `dataset` on a shared disk "
+                    "or an object store"
                 )
         if self.writes:
             self._run.write_config(self._config)

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tt.model.errors import UserError, checked, one_of, require, require_one_of
+from tt.model.folders import storage_errors
 from tt.model.formats.model_folder import check_output, find_model_folder
+from tt.model.storage import listing
+from tt.model.storage.stores import check_buckets
 from tt.model.transformer.search_options import Decoding
 
 if TYPE_CHECKING:
@@ -170,10 +173,9 @@ def export_checkpoints(
       UserError: The run or a checkpoint is missing or cannot be read, or the output exists.
     """
     from tt.model.formats.weights import save_model
-    from tt.model.remote_files import storage_errors
     from tt.model.training.checkpoints import Checkpoints
     from tt.model.training.reports import RunLog
-    from tt.model.training.run_folder import LOG_FILE, RunFolder
+    from tt.model.training.run_folder import RunFolder
     from tt.model.transformer.transformer import Transformer
 
     folder = RunFolder(run)
@@ -187,7 +189,7 @@ def export_checkpoints(
         folder.about(),
         steps=steps,
         checkpoints=names,
-        token_scores=RunLog(folder.inside(LOG_FILE)).token_scores(step=steps),
+        token_scores=RunLog(folder).token_scores(step=steps),
     )
     with tempfile.TemporaryDirectory() as scratch, storage_errors(str(output)):
         save_model(
@@ -202,7 +204,8 @@ def export_checkpoints(
 
 
 def _check_is_run(path: str) -> None:
-    if "://" not in path and not Path(path, "config.json").exists():
+    check_buckets([path])
+    if not listing.exists(f"{path.rstrip('/')}/config.json"):
         raise UserError(
             f"{path} is not a run folder, because it has no config.json. Choose a run folder that "
             "`tt train` wrote"

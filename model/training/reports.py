@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +16,8 @@ import tensorflow as tf
 
 from tt.model.errors import UserError
 from tt.model.json_files import parse_fields, parse_json
-from tt.model.remote_files import read_text, write_text
+from tt.model.storage import files, listing
+from tt.model.storage.paths import is_local
 from tt.model.training.run_folder import LOG_FILE, TENSORBOARD_FOLDER, RunFolder
 
 
@@ -105,10 +108,14 @@ def read_log_lines(text: str, *, path: str | Path) -> Iterator[tuple[str, dict[s
 
 
 class RunLog:
-    """The file `train.jsonl`: one JSON object per line, with "step", "kind" and measured values."""
+    """The file `train.jsonl`: one JSON object per line, with "step", "kind" and measured values.
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    Nothing can be appended to an object, so each new line on an object store rewrites it.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run, self._path = run, run.inside(LOG_FILE)
+        self._text = ""  # the lines that `keep_until` kept, and those written since then
 
     def read(self) -> list[dict[str, Any]]:
         """Return the values of all complete lines.
@@ -146,23 +153,34 @@ class RunLog:
             for line, values in self._lines()
             if values["step"] <= (validated if values["kind"] == "validation" else step)
         ]
-        if tf.io.gfile.exists(self._path):
-            write_text(self._path, "".join(line for line, _ in kept))
+        self._text = "".join(line for line, _ in kept)
+        if listing.exists(self._path):
+            self._run.write(self._text.encode(), LOG_FILE)
         return float(max((values.get("seconds", 0.0) for _, values in kept), default=0.0))
 
     def write(self, **values: Any) -> None:
         """Append a line."""
-        with tf.io.gfile.GFile(self._path, "a") as file:
-            file.write(json.dumps(values) + "\n")
+        line = json.dumps(values) + "\n"
+        if is_local(self._path):
+            with Path(self._path).open("a", encoding="utf-8") as file:
+                file.write(line)
+        else:
+            self._text += line
+            self._run.write(self._text.encode(), LOG_FILE)
 
     def _lines(self) -> list[tuple[str, dict[str, Any]]]:
-        if not tf.io.gfile.exists(self._path):
+        try:
+            text = files.read_text(self._path)
+        except FileNotFoundError:
             return []
-        return list(read_log_lines(read_text(self._path), path=self._path))
+        return list(read_log_lines(text, path=self._path))
 
 
 class Reporter:
     """Writes reports into a run folder and passes them to the caller.
+
+    TensorFlow writes TensorBoard's file of a run on an object store to a scratch folder, from which
+    each validation and the end of the training upload it.
 
     The constructor deletes the lines of a resumed run that the run will write again. The training
     time continues from the last line that stays, so pauses and repeated updates do not count.
@@ -176,11 +194,14 @@ class Reporter:
 
     def __init__(self, run: RunFolder, *, step: int, validated: int, report: Report) -> None:
         self._run, self._step, self._report = run, step, report
-        self._log = RunLog(run.inside(LOG_FILE))
+        self._log = RunLog(run)
         with run.errors():
             earlier = self._log.keep_until(step=step, validated=validated)
             self._start = time.monotonic() - earlier
-            self._writer = tf.summary.create_file_writer(run.inside(TENSORBOARD_FOLDER))
+            folder = run.inside(TENSORBOARD_FOLDER)
+            self._scratch = None if is_local(folder) else tempfile.TemporaryDirectory()
+            self._curves = self._scratch.name if self._scratch else folder
+            self._writer = tf.summary.create_file_writer(self._curves)
 
     def begin(self, **values: Any) -> None:
         """Write the line that marks the start of a command.
@@ -207,7 +228,7 @@ class Reporter:
                 for name, value in values.items():
                     if isinstance(value, float):
                         tf.summary.scalar(f"{kind}/{name}", value)
-            self._writer.flush()
+            self._flush(is_uploaded=kind == "validation")
         self._report(what)
 
     def show(self, name: str, images: list[np.ndarray], *, step: int) -> None:
@@ -222,8 +243,16 @@ class Reporter:
             with self._writer.as_default(step):
                 for i, image in enumerate(images):
                     tf.summary.image(f"{name}/layer_{i}", image[None])
-            self._writer.flush()
+            self._flush(is_uploaded=False)
+
+    def _flush(self, *, is_uploaded: bool) -> None:
+        self._writer.flush()
+        if self._scratch and is_uploaded:
+            for file in Path(self._curves).iterdir():
+                files.copy(str(file), self._run.inside(TENSORBOARD_FOLDER, file.name))
 
     def close(self) -> None:
-        """Close the TensorBoard file."""
-        self._writer.close()
+        """Close the TensorBoard file, and upload it if the run is on an object store."""
+        with self._run.errors(), self._scratch or contextlib.nullcontext():
+            self._flush(is_uploaded=True)
+            self._writer.close()

@@ -39,7 +39,7 @@ class TrainRequest:
 
     Attributes:
       dataset: Train on this dataset folder, from `tt preprocess`.
-      run: Write to this run folder, local or on gs://; repeat the command to resume the run.
+      run: Write to this run folder; repeat the command to resume the run.
       preset: Train a model of this size. By default, the dataset's size decides.
       model: Architecture, or some fields of `TransformerConfig`. A resumed run keeps its values
         for the other fields; in a new run, the preset or the dataset's size decides.

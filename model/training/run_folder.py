@@ -1,4 +1,4 @@
-"""A run folder, on this machine or on a file system that TensorFlow supports, such as gs://.
+"""A run folder, on this machine or on an object store.
 
 config.json     the configuration of the run; `tt` refuses to resume with another configuration
 train.jsonl     one line per report and per validation
@@ -16,26 +16,19 @@ import contextlib
 import dataclasses
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
-from tt.model.errors import UserError
-from tt.model.folders import lock_folder, sync_folder
+from tt.model.errors import UserError, plain_reason
+from tt.model.folders import lock_folder, storage_errors, sync_folder
 from tt.model.formats.model_card import About, TrainingData, describe_run
 from tt.model.json_files import parse_fields, parse_json
-from tt.model.remote_files import (
-    copy_file,
-    is_local,
-    make_folder,
-    plain_reason,
-    read_text,
-    storage_errors,
-    write_text,
-)
+from tt.model.storage import files, listing
+from tt.model.storage.paths import is_local, normalize_path
+from tt.model.storage.stores import check_buckets
 from tt.model.text.vocabulary import VocabularyPair, load_vocabularies
 from tt.model.training.options import DATASET_SOURCE, TrainingConfig, describe_difference
 from tt.model.transformer.config import TransformerConfig
@@ -50,10 +43,9 @@ MODEL_FOLDER = "model"
 BEST_MODEL_FOLDER = "best_model"
 LOCK_FILE = "train.lock"
 _FORMAT = 2  # version of the configuration and the checkpoints
-_SCRATCH = ".export-"  # prefix of the temporary folders for exports
+_SCRATCH = ".export-"  # prefix of the temporary folders
 # These files can exist without a configuration if a process was killed while it created the folder.
-_UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE, f"{CONFIG_FILE}.tmp"}
-_REMOTE = ("gs://", "ram://")  # tests use ram://, a file system in TensorFlow's memory
+_UNFINISHED = {VOCABULARY_FOLDER, LOCK_FILE}
 _CHECKPOINT = re.compile(r"(ckpt|best)-\d+|stop-\d+-\d+")
 
 
@@ -130,12 +122,19 @@ def check_config(config: dict[str, Any], *, path: str) -> None:
 
 
 class RunFolder:
-    """A run folder, which may not exist yet."""
+    """A run folder, which may not exist yet.
+
+    Raises:
+      UserError: The path is invalid, or its object store does not answer or denies access.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path).rstrip("/")
-        if not self.path or not (is_local(self.path) or self.path.startswith(_REMOTE)):
-            raise UserError(f"`run` must be a local folder or one on gs://. Received: {path}")
+        if not self.path:
+            raise UserError(f"`run` must be a folder other than the root. Received: {path}")
+        if not is_local(str(path)):
+            self.path = normalize_path(str(path))
+            check_buckets([self.path])
         self._lock = contextlib.ExitStack()
 
     def inside(self, *names: str) -> str:
@@ -177,16 +176,16 @@ class RunFolder:
         with self.errors():
             for name in self._names():
                 if name.startswith(_SCRATCH):  # a killed process left it
-                    tf.io.gfile.rmtree(self.inside(name))
-            make_folder(self.inside(VOCABULARY_FOLDER))
+                    shutil.rmtree(self.inside(name))
             has_trained = self._has_checkpoints()
+            copies = listing.list_files(self.inside(VOCABULARY_FOLDER))
+            sizes = {file.path: file.size for file in copies}
             for name in load_vocabularies(vocabulary_folder).files:
-                # Copies of the same run have equal content unless a process was killed while it
-                # copied, so comparing the sizes is enough.
-                source, copied = vocabulary_folder / name, self.inside(VOCABULARY_FOLDER, name)
-                is_copied = has_trained and tf.io.gfile.exists(copied)
-                if not (is_copied and tf.io.gfile.stat(copied).length == source.stat().st_size):
-                    copy_file(str(source), copied)
+                # All copies of the same run have equal content, so comparing the sizes is enough.
+                content = (vocabulary_folder / name).read_bytes()
+                copied_size = sizes.get(self.inside(VOCABULARY_FOLDER, name))
+                if not (has_trained and copied_size == len(content)):
+                    self.write(content, VOCABULARY_FOLDER, name)
         return notes
 
     def check_place(self) -> None:
@@ -196,11 +195,11 @@ class RunFolder:
           UserError: The folder contains other files, or the path is a file.
         """
         with self._reading():
-            if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
+            if listing.exists(self.path) and not listing.is_folder(self.path):
                 raise UserError(f"{self.path} is a file. Choose a folder as `run`")
         if self._has_config():
             self.load_config()
-        elif self._names() - _UNFINISHED:
+        elif any(not each.startswith(_SCRATCH) for each in self._names() - _UNFINISHED):
             raise UserError(
                 f"{self.path} contains files that belong to no run. Choose another `run`"
             )
@@ -227,8 +226,21 @@ class RunFolder:
     def write_config(self, config: dict[str, Any]) -> None:
         """Write the configuration of a run into the folder, after `claim`."""
         text = json.dumps({"format": _FORMAT, **config}, indent=2) + "\n"
-        with self.errors():
-            write_text(self.inside(CONFIG_FILE), text)
+        self.write(text.encode(), CONFIG_FILE)
+
+    def write(self, content: bytes, *names: str) -> None:
+        """Write a file in the run folder, or replace it.
+
+        Raises:
+          UserError: The file cannot be written.
+        """
+        path = self.inside(*names)
+        with (
+            self.errors(),
+            self.scratch() as scratch,
+            files.write_whole(path, temporary_folder=scratch) as file,
+        ):
+            file.write(content)
 
     def release(self) -> None:
         """Let other processes claim the folder."""
@@ -243,12 +255,12 @@ class RunFolder:
         path = self.inside(CONFIG_FILE)
         remedy = "a run folder that `tt train` wrote"
         try:
-            config: dict[str, Any] = parse_json(read_text(path), dict)
-        except tf.errors.NotFoundError:
+            config: dict[str, Any] = parse_json(files.read_text(path), dict)
+        except FileNotFoundError:
             raise UserError(
                 f"{self.path} is not a run folder, because it has no {CONFIG_FILE}. Choose {remedy}"
             ) from None
-        except (tf.errors.OpError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise UserError(
                 f"{path} cannot be read ({plain_reason(error)}). Restore the file, or choose "
                 f"{remedy}"
@@ -305,8 +317,8 @@ class RunFolder:
         """
         source = self.inside(VOCABULARY_FOLDER)
         with self._reading():
-            for name in tf.io.gfile.listdir(source):
-                tf.io.gfile.copy(f"{source}/{name}", str(folder / name), overwrite=True)
+            for name in listing.list_names(source):
+                (folder / name).write_bytes(files.read_bytes(f"{source}/{name}"))
         try:
             return load_vocabularies(folder)
         except UserError as error:  # its message contains the path of the copy
@@ -327,12 +339,11 @@ class RunFolder:
                 folder.rename(target)  # `save_model` has already synced the content to disk
                 sync_folder(self.path)
                 return
-            if tf.io.gfile.exists(target):
-                tf.io.gfile.rmtree(target)
-            tf.io.gfile.makedirs(target)
-            # Copy the configuration last, because a model folder without it counts as unfinished.
+            # A model folder without a configuration counts as unfinished.
+            files.delete([f"{target}/{CONFIG_FILE}"])
+            files.delete(listing.list_folder(target))
             for file in sorted(folder.iterdir(), key=lambda file: file.name == CONFIG_FILE):
-                tf.io.gfile.copy(str(file), f"{target}/{file.name}")
+                files.copy(str(file), f"{target}/{file.name}")
 
     def scratch(self) -> tempfile.TemporaryDirectory[str]:
         """Return a new temporary folder, on the same disk as the run if the run is local."""
@@ -343,22 +354,25 @@ class RunFolder:
     def errors(self) -> contextlib.AbstractContextManager[None]:
         """Return a context that turns write errors into a `UserError`."""
         remedy = "; the same command resumes from the last checkpoint"
-        return storage_errors(self.path, what="run folder", remedy=remedy)
+        if is_local(self.path):
+            return storage_errors(self.path, what="run folder", remedy=remedy)
+        # Errors of object stores are already explained, so this is an error of a scratch folder.
+        return storage_errors(tempfile.gettempdir(), what="temporary folder", remedy=remedy)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
         """Turn read errors into a `UserError`."""
         try:
             yield
-        except tf.errors.OpError as error:
+        except OSError as error:
             raise UserError(
                 f"the run folder {self.path} cannot be read ({plain_reason(error)}). Check the "
-                "path, the network and your permissions, or choose another `run`"
+                "path and your permissions, or choose another `run`"
             ) from error
 
     def _has_config(self) -> bool:
         with self._reading():
-            return bool(tf.io.gfile.exists(self.inside(CONFIG_FILE)))
+            return listing.exists(self.inside(CONFIG_FILE))
 
     def _has_checkpoints(self) -> bool:
         with self._reading():
@@ -369,19 +383,11 @@ class RunFolder:
 
         Copies with other names, for example ckpt-500-copy, are ignored.
         """
-        folder = self.inside(CHECKPOINT_FOLDER)
-        # A glob interprets [ and * in the path of the run. TensorFlow cannot list a folder whose
-        # name is not UTF-8.
-        if is_local(folder):
-            files = sorted(path.name for path in Path(folder).glob("*.index"))
-        else:
-            files = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.exists(folder) else []
-        names = [file.removesuffix(".index") for file in files if file.endswith(".index")]
+        found = listing.list_names(self.inside(CHECKPOINT_FOLDER))
+        names = [file.removesuffix(".index") for file in found if file.endswith(".index")]
         return [name for name in names if is_checkpoint(name) and name.split("-")[0] in kinds]
 
     def _names(self) -> set[str]:
         """Return the names in the folder, or an empty set if the folder does not exist."""
         with self._reading():
-            is_there = tf.io.gfile.exists(self.path)
-            names = tf.io.gfile.listdir(self.path) if is_there else []
-            return {name.rstrip("/") for name in names}
+            return set(listing.list_names(self.path))

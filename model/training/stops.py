@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tt.model.errors import UserError
-from tt.model.remote_files import plain_reason
+from tt.model.errors import UserError, plain_reason
 from tt.model.training.strategies import Workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

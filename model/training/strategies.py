@@ -13,8 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tt.model.engines.machine import count_gpus, explain_missing_gpu, let_memory_grow
-from tt.model.errors import UserError, require, require_one_of
-from tt.model.remote_files import plain_reason
+from tt.model.errors import UserError, plain_reason, require, require_one_of
 from tt.model.training.options import CLUSTER, EXCHANGES, STRATEGIES
 
 _WORKER_JOBS = ("chief", "worker")  # jobs of a cluster whose tasks train

@@ -3,8 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from tt.model.errors import first_line, no_access
-from tt.model.remote_files import plain_reason
+from tt.model.errors import first_line, no_access, plain_reason
 
 
 @pytest.mark.parametrize("message", ["", "\n", " \n\t\n"])

@@ -31,8 +31,6 @@ class DiskOrder:
         self.counts = Counter()
 
     def __enter__(self):
-        import tensorflow as tf
-
         self._stack = contextlib.ExitStack()
         for module, name, wrapper in (
             (os, "fsync", self._fsync),
@@ -41,9 +39,6 @@ class DiskOrder:
             (os, "unlink", self._remove),
             (os, "remove", self._remove),
             (os, "rmdir", self._remove),
-            (tf.io.gfile, "rename", self._rename),
-            (tf.io.gfile, "remove", self._remove),
-            (tf.io.gfile, "rmtree", self._remove),
         ):
             patch = mock.patch.object(module, name, self._wrap(getattr(module, name), wrapper))
             self._stack.enter_context(patch)

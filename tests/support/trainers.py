@@ -14,7 +14,7 @@ import tensorflow as tf
 from toy import toy_config
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
-from tt.model.remote_files import read_text
+from tt.model.storage.files import read_text
 from tt.model.training.exporting import AverageRequest, export_checkpoints
 from tt.model.training.options import TrainingConfig
 from tt.model.training.request import TrainRequest

@@ -212,7 +212,7 @@ def test_errors_of_train(folder, small_dataset, capsys):
         ("--strategy", "multi-worker"): "TF_CONFIG must describe a cluster",
         ("--devices", "gpu:7"): "this machine has no device 'gpu:7', only CPU:0",
         ("--preset", "tiny", "--heads", "7"): "multiple of twice --heads. Received: 128 and 7",
-        ("--run", "s3://bucket/run"): "must be a local folder or one on gs://",
+        ("--run", "hdfs://bucket/run"): "tt does not support hdfs://",
         ("--preset", "tiny", "--batch-tokens", "5"): "has 8 tokens, but a batch has 5",
     }.items():
         assert run("train", *flags) == 2, flags

@@ -30,6 +30,7 @@ from models import ROWS, random_rows, write_model
 from tt.model.engines.batching import pad
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.errors import DiskFullError, UserError
+from tt.model.folders import storage_errors
 from tt.model.formats.exports import (
     SIGNATURE,
     VOCABULARY_FOLDER,
@@ -39,7 +40,6 @@ from tt.model.formats.exports import (
 )
 from tt.model.formats.foreign import POSITIONS, load_tokens
 from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
-from tt.model.remote_files import storage_errors
 from tt.model.text.vocabulary import (
     EOS_ID,
     PAD_ID,

@@ -9,7 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from memory_store import MemoryStore
 from trainers import (
     changed,
     export_average,
@@ -248,9 +248,12 @@ def test_run_killed_before_its_first_checkpoint_restarts(toy_dataset, finish_run
 
 
 def test_remote_run_without_checkpoints_is_refused(toy_dataset):
-    run = "ram://test-remains/run"  # a file system in TensorFlow's memory
+    MemoryStore.clear()
+    run = "mem://bucket/run"
     make_trainer(toy_dataset, run).train(ignore)
-    tf.io.gfile.rmtree(f"{run}/checkpoints")
+    for path in MemoryStore.paths():
+        if path.startswith(f"{run}/checkpoints/"):
+            MemoryStore.delete(path)
     with pytest.raises(UserError, match=re.escape(LOST.format(run=run))):
         make_trainer(toy_dataset, run)
 

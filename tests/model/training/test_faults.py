@@ -404,8 +404,12 @@ def out_of_room(command, undisturbed, tmp_path_factory):
 def test_simulated_full_disk_gives_a_one_line_error(out_of_room, case):
     run, ended, snapshot = out_of_room[case]
     line = error_of(ended)
-    assert line.startswith(f"tt: error: the disk of {run} is full (")
-    assert line.endswith("Free some space; the same command resumes from the last checkpoint")
+    if case == "vocabulary":
+        assert line.startswith(f"tt: error: {run}/vocabulary/")
+        assert line.endswith("Free some space and run the same command again to resume")
+    else:
+        assert line.startswith(f"tt: error: the disk of {run} is full (")
+        assert line.endswith("Free some space; the same command resumes from the last checkpoint")
     assert_only_whole_checkpoints(snapshot)
 
 

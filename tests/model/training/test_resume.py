@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from memory_store import MemoryStore
 from trainers import (
     changed,
     export_average,
+    export_checkpoint,
     ignore,
     log_of,
     make_trainer,
@@ -19,7 +23,8 @@ from trainers import (
 )
 
 from tt.model.errors import UserError
-from tt.model.training.run_folder import RunFolder
+from tt.model.storage import files
+from tt.model.storage.listing import list_names
 
 
 def stop_at(step):
@@ -28,6 +33,15 @@ def stop_at(step):
             raise KeyboardInterrupt
 
     return stop
+
+
+def tensorboard_values(path):
+    """Return the tags and steps of the values in a file of TensorBoard on an object store."""
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(MemoryStore.read(path))
+        records = tf.data.TFRecordDataset(file.name).as_numpy_iterator()
+        events = map(tf.compat.v1.Event.FromString, records)
+        return {(value.tag, event.step) for event in events for value in event.summary.value}
 
 
 def timeless(lines):
@@ -126,24 +140,52 @@ def test_run_resumes_with_another_number_of_replicas_and_a_warning(
     assert make_trainer(toy_dataset, tmp_path / "run", two_replicas()).notes == []
 
 
-# Other file systems
+# Object stores
 
 
-def test_run_folder_on_a_remote_file_system(toy_dataset, finish_run, tmp_path):
-    # A file system in TensorFlow's memory replaces gs:// in this test.
-    run = "ram://test-training/run"
+def test_run_folder_on_an_object_store(toy_dataset, finish_run, tmp_path):
+    MemoryStore.clear()
+    run = "mem://bucket/run"
     make_trainer(toy_dataset, run, training=changed(steps=8, average="last")).train(ignore)
     resumed = make_trainer(toy_dataset, run, training=changed(average="last"))
     assert resumed.state.step == 8
     resumed.train(ignore)
-    folder = RunFolder(run)
     kinds = [line["kind"] for line in log_of(run)]
     assert kinds.count("train") == 4 + 1  # one more at the end of the first part
     local = tmp_path / "model"
     local.mkdir()
-    for name in tf.io.gfile.listdir(folder.inside("model")):
-        tf.io.gfile.copy(folder.inside("model", name), str(local / name))
+    for name in list_names(f"{run}/model"):
+        (local / name).write_bytes(MemoryStore.read(f"{run}/model/{name}"))
     whole = finish_run(tmp_path / "whole", training=changed(average="last"))
     for expected, found in zip(weights_in(whole), weights_in(local), strict=True):
         np.testing.assert_array_equal(found, expected)
     assert export_average(run, tmp_path / "mean", count=2) == ["ckpt-12", "ckpt-8"]
+    assert export_checkpoint(run, tmp_path / "best", "best") == "best-12"
+    # Each of the two trainings uploads its own file of curves.
+    curves = [path for path in MemoryStore.paths() if path.startswith(f"{run}/tensorboard/")]
+    first, second = map(tensorboard_values, curves)
+    for values, step in ((first, 8), (second, 12)):
+        assert values >= {("train/loss", step), ("attention/sentence_0/layer_0", step)}
+    assert not first & second
+
+
+def test_killed_upload_leaves_no_checkpoint(toy_dataset, monkeypatch):
+    MemoryStore.clear()
+    run = "mem://bucket/run"
+    make_trainer(toy_dataset, run, training=changed(steps=4)).train(ignore)
+    before = set(MemoryStore.paths())
+    copy = files.copy
+
+    def kill(source, target, **more):
+        if target.endswith("ckpt-8.index"):
+            raise SystemExit
+        copy(source, target, **more)
+
+    monkeypatch.setattr(files, "copy", kill)
+    with pytest.raises(SystemExit):
+        make_trainer(toy_dataset, run, training=changed(steps=8)).train(ignore)
+    assert f"{run}/checkpoints/ckpt-8.data-00000-of-00001" in {*MemoryStore.paths()} - before
+    monkeypatch.undo()
+    MemoryStore.delete(f"{run}/checkpoints/checkpoints.json")  # the rest counts as complete
+    resumed = make_trainer(toy_dataset, run, training=changed(steps=8))
+    assert (resumed.state.step, resumed.notes) == (4, [])

@@ -1,47 +1,64 @@
-"""Errors of run folders that cannot be read; `test_resume.py` trains in a remote run folder."""
+"""Errors of run folders that cannot be read; `test_resume.py` trains on an object store."""
 
 from __future__ import annotations
 
+import obstore
 import pytest
-import tensorflow as tf
+from memory_store import MemoryStore
 from toy import toy_config
 
 from tt.model.errors import UserError
 from tt.model.training.run_folder import RunFolder
 
-RUN = "ram://test-run-folder/run"
+RUN = "mem://bucket/run"
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "look"),
+    ("name", "look"),
     [
-        ("exists", RUN, RunFolder.check_place),
-        ("isdir", RUN, RunFolder.check_place),
-        ("listdir", RUN, RunFolder.check_place),
-        ("exists", f"{RUN}/config.json", lambda run: run.resumed_config(dataset="")),
-        ("listdir", f"{RUN}/checkpoints", lambda run: run.check({"model": {"heads": 2}})),
+        ("head", RunFolder.check_place),
+        ("list", RunFolder.check_place),
+        ("list_with_delimiter", RunFolder.check_place),
+        ("head", lambda run: run.resumed_config(dataset="")),
+        ("get", RunFolder.load_config),
+        ("list_with_delimiter", lambda run: run.check({"model": {"heads": 2}})),
     ],
 )
-def test_unreadable_remote_folder_gives_a_one_line_error(monkeypatch, name, path, look):
+def test_unreadable_remote_folder_gives_a_one_line_error(monkeypatch, name, look):
+    MemoryStore.clear()
     run = RunFolder(RUN)
-    tf.io.gfile.makedirs(RUN)
-    if path.endswith("checkpoints"):
-        tf.io.gfile.makedirs(path)
+    if look is RunFolder.check_place:
+        MemoryStore.put(RUN if name == "list" else f"{RUN}/other", b"a")
+    else:
         model = toy_config().to_json()
         run.write_config({"model": model, "training": {}, "dataset": "toy", "replicas": 1})
-    elif tf.io.gfile.exists(f"{RUN}/config.json"):
-        tf.io.gfile.remove(f"{RUN}/config.json")
-    real = getattr(tf.io.gfile, name)
 
-    def fail(found):
-        if found == path:
-            raise tf.errors.UnavailableError(None, None, "no such host\n\t when reading it")
-        return real(found)
+    def fail(*given, **options):
+        raise obstore.exceptions.GenericError("no such host\n\t when reading it")
 
-    monkeypatch.setattr(tf.io.gfile, name, fail)
+    monkeypatch.setattr(obstore, name, fail)
     with pytest.raises(UserError) as caught:
         look(run)
     assert str(caught.value) == (
-        f"the run folder {RUN} cannot be read (no such host). Check the path, the network and "
-        "your permissions, or choose another `run`"
+        "mem://bucket does not answer (no such host). Check the network, and run the same command "
+        "again"
     )
+
+
+def test_local_folder_without_permission_gives_a_one_line_error(tmp_path, monkeypatch):
+    def fail(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr("tt.model.storage.listing.list_names", fail)
+    with pytest.raises(UserError) as caught:
+        RunFolder(tmp_path).check_place()
+    assert str(caught.value) == (
+        f"the run folder {tmp_path} cannot be read (Permission denied). Check the path and your "
+        "permissions, or choose another `run`"
+    )
+
+
+@pytest.mark.parametrize("path", ["hdfs://node/run", "mem://bucket/a//run", "mem://", "/"])
+def test_impossible_paths_are_refused(path):
+    with pytest.raises(UserError, match=r"Choose another|`run` must|Choose a local"):
+        RunFolder(path)
