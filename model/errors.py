@@ -311,18 +311,3 @@ def no_access(path: str | Path, *, reason: str) -> NoAccessError:
     return NoAccessError(
         f"no access to {path} ({reason}). Change its permissions, or choose another path"
     )
-
-
-def check_readable(path: Path) -> None:
-    """Check that the user has permission to read a file.
-
-    Libraries may report a file without read permission as damaged.
-
-    Raises:
-      NoAccessError: The user has no permission.
-    """
-    try:
-        with path.open("rb"):
-            pass
-    except PermissionError as error:
-        raise no_access(path, reason=error.strerror or str(error)) from error

@@ -13,7 +13,6 @@ from tt.cli.decorators import command
 from tt.cli.errors import announce_terminal_input, say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import import_tensorflow
-from tt.cli.shared_options import local_path
 from tt.model.errors import require
 from tt.pipelines.reports.requests import STDIN, AttentionRequest, EvaluateRequest, ReportRequest
 from tt.pipelines.runners.status_line import TimeLine
@@ -83,12 +82,13 @@ def show_command(
         sections = [tfds_section(what.removeprefix(_TFDS), data_dir=data_dir)]
     else:
         from tt.model.imports.fetching import fetch_model, is_huggingface
-        from tt.pipelines.reports.folders import kind_of_folder
+        from tt.pipelines.reports.folders import RUN, kind_of_folder
 
-        folder = fetch_model(what, report=say) if is_huggingface(what) else local_path(what)
+        folder = fetch_model(what, report=say) if is_huggingface(what) else what
         kind = kind_of_folder(folder)
-        import_tensorflow()
-        from tt.pipelines.reports.report import folder_sections
+        if kind == RUN:
+            import_tensorflow()
+        from tt.pipelines.reports.sections import folder_sections
 
         with TimeLine(f"reading {what}", stream=sys.stderr):
             sections = folder_sections(kind, folder, examples=examples or _EXAMPLES)
@@ -118,8 +118,6 @@ def report_command(request: Annotated[ReportRequest, _REPORT]) -> None:
     """
     from tt.pipelines.reports.folders import check_report
 
-    for folder in request.folders:
-        local_path(folder)
     check_report(request)
     import_tensorflow()
     from tt.pipelines.reports.report import write_report
@@ -140,7 +138,6 @@ def attention_command(request: Annotated[AttentionRequest, _ATTENTION]) -> None:
     """
     from tt.pipelines.reports.folders import check_attention
 
-    local_path(request.model)
     check_attention(request)
     import_tensorflow()
     from tt.model.transformer.attention_figures import undrawable

@@ -11,9 +11,13 @@ from tt.cli.errors import say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import import_tensorflow
 from tt.cli.shared_options import DEFAULT_RUN, local_path
+from tt.model.folders import default_cache
 from tt.model.imports.importing import ImportRequest
+from tt.model.storage.paths import is_local
+from tt.model.storage.stores import check_buckets
 from tt.model.training.exporting import AverageRequest, ExportRequest
 from tt.model.transformer.search_options import Decoding
+from tt.pipelines.runners.staging import stage_model
 from tt.pipelines.runners.status_line import TimeLine
 
 # Search options that a saved-model does not contain, or that belong to other commands.
@@ -63,8 +67,10 @@ def export_command(request: Annotated[ExportRequest, _EXPORT]) -> None:
     Example: tt export run --format saved-model --output saved
     """
     folder = local_path(request.output)
-    if request.checkpoint is None:
-        local_path(request.model)
+    if request.checkpoint is None and not is_local(request.model):
+        check_buckets([request.model])
+        model = stage_model(request.model, cache=default_cache(), report=say)
+        request = dataclasses.replace(request, model=str(model))
     request.check()
     import_tensorflow()
     with TimeLine("exporting", stream=sys.stderr):
@@ -82,7 +88,6 @@ def import_command(request: Annotated[ImportRequest, _IMPORT]) -> None:
     Example: tt import huggingface hf:Helsinki-NLP/opus-mt-en-es --output model
     """
     folder = local_path(request.output)
-    local_path(request.model)
     with TimeLine("importing", stream=sys.stderr):
         request.write(prepare=import_tensorflow)
     say(f"Model: {folder}")

@@ -171,7 +171,7 @@ def train_command(
 
 def _describe(job: TrainJob) -> None:
     from tt.cli.commands.blocks import print_blocks
-    from tt.model.inspection.batches import masks_section
+    from tt.model.inspection.masks import masks_section
     from tt.model.inspection.model import parameters_section
     from tt.model.inspection.run import schedule_section
 

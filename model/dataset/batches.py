@@ -14,10 +14,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from tt.model.dataset.changes import Augmentation, Side, SubwordDropout
 from tt.model.dataset.manifest import (
@@ -26,7 +25,7 @@ from tt.model.dataset.manifest import (
     TARGET_FEATURE,
     TARGET_TEXT_FEATURE,
 )
-from tt.model.dataset.tfrecords import one_ahead, read_records
+from tt.model.dataset.tfrecords import one_ahead, read_features, read_records
 from tt.model.errors import UserError, counted
 from tt.model.text.vocabulary import PAD_ID
 
@@ -36,10 +35,7 @@ RECORDS_PER_TOKEN = 2
 # Subword dropout and augmentation add these numbers to the seed, so that their random numbers
 # differ from those of the order.
 _SUBWORDS, _TEXTS = 1, 2
-_FEATURES = {
-    name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-    for name in (SOURCE_FEATURE, TARGET_FEATURE)
-}
+_FEATURES = (SOURCE_FEATURE, TARGET_FEATURE)
 
 
 class Position(NamedTuple):
@@ -86,7 +82,7 @@ class Batch:
 class TokenBatches:
     """The batches of a split."""
 
-    files: list[Path]  # TFRecord shards
+    files: Sequence[str | Path]  # TFRecord shards, on any storage
     max_tokens: int  # limit for the rows per replica times the length of the longer side
     seed: int  # seed of the order, of augmentation and of subword dropout
     vocabulary_sizes: tuple[int, int] = (2**31 - 1, 2**31 - 1)  # for source and target ids
@@ -95,6 +91,7 @@ class TokenBatches:
     records: int | None = None  # expected records per epoch; None disables the check
     augmentation: Augmentation | None = None  # only for sources
     subword_dropout: tuple[SubwordDropout, SubwordDropout] | None = None  # for source and target
+    computes: bool = True  # see `read_windows`
 
     def epoch(self, start: Position) -> Iterator[Batch]:
         """Yield the batches from a position to the end of its epoch.
@@ -170,7 +167,7 @@ class TokenBatches:
             size=max(WINDOW, RECORDS_PER_TOKEN * self.max_tokens * self.replicas),
             vocabulary_sizes=self.vocabulary_sizes,
             records=self.records,
-            computes=computes,
+            computes=computes and self.computes,
         )
 
     def _change(self, window: Window) -> Window:
@@ -257,7 +254,7 @@ def _padded(
 
 
 def read_windows(
-    files: Sequence[Path],
+    files: Sequence[str | Path],
     start: Position,
     *,
     size: int,
@@ -305,7 +302,8 @@ def read_windows(
     rest = window(end) if examples else None
     is_at_end = start.shard == len(files)  # the epoch was already read to its end
     if records not in (None, found) and not is_at_end:
-        shards = f"{files[0].parent}/{files[0].name.split('-')[0]}-*"
+        folder, _, name = str(files[0]).rpartition("/")
+        shards = f"{folder}/{name.split('-')[0]}-*"
         raise UserError(
             f"{shards} must contain {records} records according to {MANIFEST_FILE}, but "
             f"{counted(len(files), 'shard')} contain {found}: a shard or {MANIFEST_FILE} has been "
@@ -316,7 +314,7 @@ def read_windows(
 
 
 def read_target_texts(
-    files: Sequence[Path], records: Collection[tuple[str, int]]
+    files: Sequence[str | Path], records: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
     """Return the target texts of validation records.
 
@@ -345,33 +343,16 @@ def read_target_texts(
     return found
 
 
-def read_features(example: bytes, *, record: int, shard: str) -> Any:
-    """Return the features of a record by their names.
-
-    Args:
-      example: The record.
-      record: The number of the record in its shard, for the message.
-      shard: The shard, for the message.
-
-    Raises:
-      UserError: The record is not a `tf.train.Example`.
-    """
-    try:
-        return tf.train.Example.FromString(example).features.feature
-    except Exception as error:  # protobuf's implementations have different DecodeErrors
-        raise UserError(
-            f"record {record} of {shard} is not a tf.train.Example. Create the dataset again with "
-            "`tt preprocess`"
-        ) from error
-
-
 def _parse(examples: list[bytes], records: list[tuple[str, int]]) -> tuple[Side, Side]:
+    import tensorflow as tf  # `tt show` reads datasets without it
+
+    feature = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
     try:
         with tf.device("/cpu:0"):
-            parsed = tf.io.parse_example(tf.constant(examples), _FEATURES)
+            parsed = tf.io.parse_example(tf.constant(examples), dict.fromkeys(_FEATURES, feature))
     except tf.errors.InvalidArgumentError:
         return _parse_without_tensorflow(examples, records)  # raises an error that names the record
-    source, target = (parsed[name] for name in (SOURCE_FEATURE, TARGET_FEATURE))
+    source, target = (parsed[name] for name in _FEATURES)
     return (
         Side(source.values.numpy(), source.row_splits.numpy()),
         Side(target.values.numpy(), target.row_splits.numpy()),

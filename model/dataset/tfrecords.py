@@ -8,13 +8,14 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, TypeVar
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from tt.model.dataset.manifest import (
     MANIFEST_FILE,
@@ -24,6 +25,7 @@ from tt.model.dataset.manifest import (
     TARGET_TEXT_FEATURE,
 )
 from tt.model.errors import UserError
+from tt.model.storage.files import open_binary
 from tt.model.text.vocabulary import FlatIds
 
 # A record in a TFRecord file has a size, a checksum of the size, the bytes, and a checksum of the
@@ -31,6 +33,26 @@ from tt.model.text.vocabulary import FlatIds
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 _FRAMED_AT_ONCE = 4096  # records
+# The fields of a tf.train.Example that `tt` uses.
+_EXAMPLE = """
+name: "example.proto" package: "tt" syntax: "proto3"
+message_type { name: "Example"
+  field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".tt.Features" } }
+message_type { name: "Features"
+  field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE
+    type_name: ".tt.Features.FeatureEntry" }
+  nested_type { name: "FeatureEntry" options { map_entry: true }
+    field { name: "key" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+    field { name: "value" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE
+      type_name: ".tt.Feature" } } }
+message_type { name: "Feature"
+  field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: ".tt.BytesList" }
+  field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: ".tt.Int64List" } }
+message_type { name: "BytesList"
+  field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
+message_type { name: "Int64List"
+  field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
+"""
 
 _Item = TypeVar("_Item")
 
@@ -97,14 +119,14 @@ def one_ahead(items: Iterator[_Item]) -> Iterator[_Item]:
 
 
 def read_records(
-    files: Sequence[Path], *, shard: int = 0, record: int = 0, offset: int = 0
+    files: Sequence[str | Path], *, shard: int = 0, record: int = 0, offset: int = 0
 ) -> Iterator[tuple[bytes, int, int, int]]:
     """Yield the records of shards, starting at any record.
 
     TensorFlow's reader can neither start inside a file nor locate a damaged record.
 
     Args:
-      files: The shards.
+      files: The shards, on any storage.
       shard: Index in `files` of the shard to start in.
       record: Number of records to skip in that shard.
       offset: Number of bytes of the skipped records.
@@ -118,7 +140,7 @@ def read_records(
     """
     for number, path in enumerate(files[shard:], shard):
         try:
-            with path.open("rb") as file:
+            with open_binary(str(path)) as file:
                 size = file.seek(0, os.SEEK_END)
                 if size < offset:
                     raise _DamagedRecordError("is truncated")
@@ -135,7 +157,7 @@ def read_records(
         record = offset = 0
 
 
-def _unusable(path: Path, problem: str) -> UserError:
+def _unusable(path: str | Path, problem: str) -> UserError:
     return UserError(
         f"{path} {problem}. Copy the shard again from its source, or delete it and repeat the "
         "`tt preprocess` command"
@@ -164,7 +186,7 @@ class _DamagedRecordError(Exception):
     """A record is truncated, or a checksum is wrong."""
 
 
-def _read_record(file: BinaryIO, header: bytes, *, left: int) -> bytes:
+def _read_record(file: IO[bytes], header: bytes, *, left: int) -> bytes:
     """Read the content of a record after its header.
 
     Args:
@@ -187,6 +209,34 @@ def _read_record(file: BinaryIO, header: bytes, *, left: int) -> bytes:
     if _masked_crc(example) != _CHECKSUM.unpack_from(content, size)[0]:
         raise _DamagedRecordError("has a wrong checksum")
     return example
+
+
+@functools.cache
+def _example_type() -> Any:
+    """Return a class that reads a `tf.train.Example` without TensorFlow."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(text_format.Parse(_EXAMPLE, descriptor_pb2.FileDescriptorProto()))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tt.Example"))
+
+
+def read_features(example: bytes, *, record: int, shard: str) -> Any:
+    """Return the features of a record by their names.
+
+    Args:
+      example: The record.
+      record: The number of the record in its shard, for the message.
+      shard: The shard, for the message.
+
+    Raises:
+      UserError: The record is not a `tf.train.Example`.
+    """
+    try:
+        return _example_type().FromString(example).features.feature
+    except Exception as error:  # protobuf's implementations have different DecodeErrors
+        raise UserError(
+            f"record {record} of {shard} is not a tf.train.Example. Create the dataset again with "
+            "`tt preprocess`"
+        ) from error
 
 
 # The functions below encode examples: https://protobuf.dev/programming-guides/encoding/

@@ -27,8 +27,9 @@ from tt.model.formats.foreign import (
     weights_folder,
 )
 from tt.model.formats.model_card import About
-from tt.model.json_files import parse_fields, read_json
+from tt.model.json_files import parse_fields, parse_json, read_json
 from tt.model.long_work import long_work
+from tt.model.storage.files import read_bytes
 from tt.model.text.vocabulary import INCOMPLETE, load_vocabularies
 from tt.model.transformer.config import TransformerConfig
 
@@ -175,10 +176,21 @@ def load_about(folder: str | Path) -> About:
     path = _find(folder)
     if is_foreign(path) and not (path / ABOUT_FILE).is_file():
         return About(data=open_foreign(path).data)
+    file = path / _identity_file(path)
+    has_identity = file.name == CONFIG_FILE or file.is_file()  # older exports lack the file
+    return read_about(str(file)) if has_identity else About()
+
+
+def read_about(path: str) -> About:
+    """Return the model card in the file `config.json` or `about.json`, on any storage.
+
+    Raises:
+      UserError: The model card cannot be read.
+    """
     try:
-        return parse_fields(About, _read_identity(path).get(_ABOUT, {}))
-    except TypeError as error:
-        raise _unreadable(path / _identity_file(path), error) from error
+        return parse_fields(About, parse_json(read_bytes(path), dict).get(_ABOUT, {}))
+    except (ValueError, TypeError) as error:
+        raise _unreadable(path, error) from error
 
 
 def load_config(folder: Path) -> TransformerConfig:
@@ -264,7 +276,7 @@ def _read_digests(folder: Path) -> Mapping[str, str]:
     return digests
 
 
-def _unreadable(path: Path, error: Exception) -> UserError:
+def _unreadable(path: str | Path, error: Exception) -> UserError:
     return UserError(f"{path} is not the configuration of a model ({error}). {INCOMPLETE}")
 
 

@@ -130,6 +130,7 @@ def import_huggingface(
     model: str,
     output: Path,
     *,
+    name: str = "",
     overwrite: bool,
     prepare: Callable[[], None],
     report: Callable[[str], object] = lambda line: None,
@@ -139,6 +140,7 @@ def import_huggingface(
     Args:
       model: An address such as "hf:ORG/NAME", or a folder in the layout of Hugging Face.
       output: The folder to write.
+      name: The path of the model for the model card, if `model` is a copy.
       overwrite: Whether an earlier import may be replaced.
       prepare: Function to call before TensorFlow is imported.
       report: Receives lines about slow steps.
@@ -158,7 +160,7 @@ def import_huggingface(
     write_converted(
         source.folder,
         output,
-        name=source.name,
+        name=name or source.name,
         engine=TENSORFLOW if is_trainable else CTRANSLATE2,
         prepare=prepare,
         overwrite=overwrite,

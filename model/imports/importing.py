@@ -16,6 +16,8 @@ from tt.model.formats.foreign import TOKENIZATION_FILE, ForeignModel, is_foreign
 from tt.model.formats.model_card import About
 from tt.model.formats.model_folder import check_output, write_about
 from tt.model.imports.fetching import import_huggingface
+from tt.model.storage.files import local_copy
+from tt.model.storage.stores import check_buckets
 from tt.model.text.languages import are_different, read_language
 from tt.model.text.tokenization import SOURCE_LANGUAGE, TARGET_LANGUAGE, find_token
 from tt.model.text.vocabulary import SHARED_MODEL, SOURCE_MODEL, TARGET_MODEL
@@ -140,9 +142,18 @@ class ImportRequest:
         Raises:
           UserError: The model cannot be imported, or the output cannot be written.
         """
+        check_buckets([self.model])
+        with local_copy(self.model) as model:
+            name = "" if model == self.model else self.model
+            dataclasses.replace(self, model=model)._write(name=name, prepare=prepare)
+
+    def _write(self, *, name: str, prepare: Callable[[], None]) -> None:
+        """Write the folder; `name` is the path of the model if the given one is a copy."""
         output = Path(self.output)
         if self.format == HUGGINGFACE:
-            import_huggingface(self.model, output, overwrite=self.overwrite, prepare=prepare)
+            import_huggingface(
+                self.model, output, name=name, overwrite=self.overwrite, prepare=prepare
+            )
             return
         model = self.find()
         check_output(output, model=model.folder, overwrite=self.overwrite)

@@ -1,30 +1,27 @@
-"""Training batches: their padding, the lengths of their texts, and their masks."""
+"""Training batches: their padding, and the lengths of their texts."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
-from tt.model.dataset.batches import WINDOW, Batch, Position, TokenBatches
+from tt.model.dataset.batches import Batch, Position, TokenBatches
 from tt.model.dataset.manifest import TRAIN, DatasetManifest
-from tt.model.inspection.blocks import Folded, Lines, Note, Section, Table
+from tt.model.inspection.blocks import Folded, Lines, Section, Table
 from tt.model.long_work import long_work
 from tt.model.text.vocabulary import VocabularyPair
-from tt.model.transformer.attention import look_ahead_bias, padding_bias
 
 _SEED = 1
 _ROWS = 6  # number of rows of a padded batch to show
-_MASKED_ROWS = 4
 _SHAPES = 12  # number of shapes to show, of which the first have the most positions
 
 
 def read_batches(
-    folder: Path, manifest: DatasetManifest, *, batch_tokens: int, pairs: int
+    folder: str | Path, manifest: DatasetManifest, *, batch_tokens: int, pairs: int
 ) -> list[Batch]:
     """Return the first batches of an epoch.
 
@@ -39,11 +36,12 @@ def read_batches(
     """
     split = manifest.splits[TRAIN]
     batches = TokenBatches(
-        files=[folder / name for name in split.shards],
+        files=[f"{folder}/{name}" for name in split.shards],
         max_tokens=batch_tokens,
         seed=_SEED,
         vocabulary_sizes=(manifest.source_vocabulary_size, manifest.target_vocabulary_size),
         records=split.records,
+        computes=False,
     ).epoch(Position())
     found: list[Batch] = []
     total = min(pairs, split.records)
@@ -88,7 +86,7 @@ def lengths_in(batches: Sequence[Batch]) -> list[list[int]]:
     return sides
 
 
-def _narrow_rows(
+def narrow_rows(
     batches: Sequence[Batch], count: int
 ) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return the number of rows in a narrow batch, and some of its rows, the longest first."""
@@ -102,7 +100,7 @@ def _narrow_rows(
 
 def padded_batch(batches: Sequence[Batch], vocabularies: VocabularyPair) -> Folded:
     """Return some rows of a narrow batch, as the model receives them."""
-    rows, source, target = _narrow_rows(batches, _ROWS)
+    rows, source, target = narrow_rows(batches, _ROWS)
     labels = target[:, 1:]
     parts: dict[str, Sequence[Sequence[object]]] = {
         "encoder": list(map(vocabularies.source.names, source.tolist())),
@@ -117,40 +115,3 @@ def padded_batch(batches: Sequence[Batch], vocabularies: VocabularyPair) -> Fold
         for number, row in enumerate(part)
     ]
     return Folded(f"{len(source)} of the {rows} rows of a padded batch", [Lines(lines)])
-
-
-def masks_section(
-    folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair, *, batch_tokens: int
-) -> Section:
-    """Return a section with the masks that the model computes for a narrow training batch.
-
-    Raises:
-      UserError: A shard is missing, truncated or damaged.
-    """
-    batches = read_batches(folder, manifest, batch_tokens=batch_tokens, pairs=WINDOW)
-    rows, source, target = _narrow_rows(batches, _MASKED_ROWS)
-    padding = padding_bias(tf.constant(source, tf.int32)).numpy()  # [B, 1, 1, S]
-    tokens = vocabularies.target.names(target[0, :-1].tolist())
-    look_ahead = look_ahead_bias(tf.constant(len(tokens))).numpy()[0, 0]  # [T, T]
-    sources = [" ".join(vocabularies.source.names(row)) for row in source.tolist()]
-    return Section(
-        "masks",
-        f"Masks of a batch with {rows:,} rows: # is visible, . is hidden",
-        [
-            Note(
-                f"Padding mask, {len(source)} rows: source positions that the encoder, and the "
-                "decoder in cross-attention, can see"
-            ),
-            Lines(list(_mask_lines(padding[:, 0, 0], sources))),
-            Note(
-                "Look-ahead mask, the same for all rows: target positions that each position of "
-                "the decoder can see. It also hides padding, because padding is at the end"
-            ),
-            Lines(list(_mask_lines(look_ahead, tokens))),
-        ],
-    )
-
-
-def _mask_lines(biases: npt.NDArray[np.float32], texts: Sequence[str]) -> Iterator[str]:
-    for bias, text in zip(biases, texts, strict=True):
-        yield f"  {''.join('#' if each == 0 else '.' for each in bias)}  {text}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import fnmatch
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tt.model.dataset.batches import read_features
 from tt.model.dataset.manifest import (
     RATIO_STEPS,
     SOURCE_FEATURE,
@@ -24,7 +24,7 @@ from tt.model.dataset.manifest import (
     merge_sources,
     ratio_of_place,
 )
-from tt.model.dataset.tfrecords import read_records
+from tt.model.dataset.tfrecords import read_features, read_records
 from tt.model.errors import UserError
 from tt.model.inspection.batches import (
     lengths_in,
@@ -48,6 +48,8 @@ from tt.model.inspection.blocks import (
     table,
 )
 from tt.model.inspection.model import vocabulary_section
+from tt.model.storage.files import open_for_parts, read_bytes
+from tt.model.storage.listing import list_names
 from tt.model.text.vocabulary import Vocabulary, VocabularyPair, load_vocabularies
 from tt.model.training.defaults import configure
 
@@ -60,18 +62,18 @@ _BATCH_ROWS = 8192
 
 
 def dataset_sections(folder: str | Path, *, examples: int = 3) -> list[Section]:
-    """Return the summary of a finished dataset folder on this machine.
+    """Return the summary of a finished dataset folder.
 
     Args:
-      folder: The folder.
+      folder: The folder, on any storage.
       examples: Number of sample pairs per split, and of rejected pairs per reason.
 
     Raises:
       UserError: The folder is not a finished dataset, or a part of it is damaged.
     """
-    path = Path(folder)
-    manifest = DatasetManifest.load(path)
-    vocabularies = load_vocabularies(path)
+    path = str(folder)
+    manifest = DatasetManifest.load(path, read=read_bytes)
+    vocabularies = load_vocabularies(path, read=read_bytes)
     batch_tokens = configure({}, manifest=manifest)[1].batch_tokens
     batches = read_batches(path, manifest, batch_tokens=batch_tokens, pairs=LOOKED_AT)
     lengths = {TRAIN: lengths_in(batches)}
@@ -132,7 +134,7 @@ def _overview(folder: str, manifest: DatasetManifest) -> Section:
 
 
 def _look_into_validation(
-    folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair
+    folder: str | Path, manifest: DatasetManifest, vocabularies: VocabularyPair
 ) -> tuple[list[list[int]], list[tuple[str, str]]]:
     """Return the lengths of both sides of validation pairs, and facts about unknown characters.
 
@@ -175,7 +177,7 @@ def _lengths(
     yield Histograms(f"Ratio of lengths, {name}", [("ratio", ratios.trimmed())], is_log=True)
 
 
-def rejected_blocks(folder: Path, manifest: DatasetManifest, *, examples: int) -> list[Any]:
+def rejected_blocks(folder: str | Path, manifest: DatasetManifest, *, examples: int) -> list[Any]:
     """Return the numbers of rejected pairs and examples, the most frequent reason first.
 
     Args:
@@ -191,7 +193,7 @@ def rejected_blocks(folder: Path, manifest: DatasetManifest, *, examples: int) -
     counts = sorted(manifest.rejected.items(), key=lambda each: (-each[1], each[0]))
     found: dict[str, list[list[object]]] = {reason: [] for reason, _ in counts}
     missing = {reason: min(examples, count) for reason, count in counts}
-    for row in _rejected_rows(folder):
+    for row in _rejected_rows(str(folder)):
         if missing.get(row["reason"]):
             missing[row["reason"]] -= 1
             place, kept = (
@@ -241,10 +243,11 @@ def alignment_section(manifest: DatasetManifest) -> Section:
     )
 
 
-def _rejected_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(folder.glob("rejected-*.parquet")):
+def _rejected_rows(folder: str) -> Iterator[dict[str, Any]]:
+    for name in fnmatch.filter(list_names(folder), "rejected-*.parquet"):
+        path = f"{folder}/{name}"
         try:
-            with pq.ParquetFile(path) as file:
+            with open_for_parts(path) as opened, pq.ParquetFile(opened) as file:
                 for batch in file.iter_batches(_BATCH_ROWS):
                     yield from batch.to_pylist()
         except (pa.ArrowException, OSError) as error:
@@ -264,14 +267,14 @@ class StoredPair(NamedTuple):
     texts: tuple[str | None, str | None]  # source and target texts, if they are stored
 
 
-def read_pairs(folder: Path, manifest: DatasetManifest, split: str) -> Iterator[StoredPair]:
+def read_pairs(folder: str | Path, manifest: DatasetManifest, split: str) -> Iterator[StoredPair]:
     """Yield the records of a split in their stored order.
 
     Raises:
       UserError: A shard is missing, truncated or damaged.
     """
     shards = manifest.splits[split].shards
-    for example, shard, record, _ in read_records([folder / name for name in shards]):
+    for example, shard, record, _ in read_records([f"{folder}/{name}" for name in shards]):
         features = read_features(example, record=record, shard=shards[shard])
         source, target = (
             list(features[name].int64_list.value) for name in (SOURCE_FEATURE, TARGET_FEATURE)
@@ -284,7 +287,7 @@ def read_pairs(folder: Path, manifest: DatasetManifest, split: str) -> Iterator[
 
 
 def _samples(
-    folder: Path, manifest: DatasetManifest, vocabularies: VocabularyPair, *, examples: int
+    folder: str | Path, manifest: DatasetManifest, vocabularies: VocabularyPair, *, examples: int
 ) -> Iterator[Folded]:
     """Yield the first records of each split, which preprocessing has shuffled."""
     header = ["side", "text", "tokens", "ids", "round trip"]

@@ -21,16 +21,18 @@ from tt.model.inspection.blocks import Facts, Folded, Section, Table, languages_
 from tt.model.text.normalization import WORD_BOUNDARY
 from tt.model.text.spans import PLACEHOLDERS
 from tt.model.text.vocabulary import SPECIAL_NAMES, Vocabulary, VocabularyPair, load_vocabularies
-from tt.model.training.request import parameters_by_part
-from tt.model.transformer.config import TransformerConfig
-from tt.model.transformer.transformer import Transformer
+from tt.model.transformer.config import TransformerConfig, parameters_by_part
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _LONGEST_SHOWN = 12  # number of the longest tokens to show
 
 
-def model_sections(folder: str | Path) -> list[Section]:
+def model_sections(folder: str | Path, *, name: str = "") -> list[Section]:
     """Return the summary of a model folder, a run folder's model, an export, or a foreign model.
+
+    Args:
+      folder: The folder. The weights are read only if the model is foreign.
+      name: The name of the model, if it is not the path of the folder.
 
     Raises:
       UserError: There is no model, or a part of it is damaged.
@@ -56,7 +58,7 @@ def model_sections(folder: str | Path) -> list[Section]:
     about = load_about(path)
     data = about.data
     facts = [
-        ("model", str(path)),
+        ("model", name or str(path)),
         ("format", kind),
         ("imported from", about.imported_from.get("model", "")),
         ("license", about.imported_from.get("license", "")),
@@ -88,14 +90,9 @@ def _tokens_of(model: ForeignModel) -> dict[str, Any]:
     }
 
 
-def parameters_of(config: TransformerConfig) -> dict[str, int]:
-    """Return the number of trained parameters of each part of an architecture, in model order."""
-    return dict(parameters_by_part(Transformer(config)))
-
-
 def parameters_section(config: TransformerConfig) -> Section:
     """Return a section with the numbers of trained parameters by part, and their sum."""
-    parts = parameters_of(config)
+    parts = parameters_by_part(config)
     rows = [*parts.items(), ("all", sum(parts.values()))]
     return Section("parameters", "Parameters", [Table(["part", "parameters"], rows)])
 

@@ -13,7 +13,7 @@ from typing import Any
 from tt.model.errors import UserError
 from tt.model.folders import is_locked
 from tt.model.formats.model_card import describe_origin, describe_run, origin_of_run
-from tt.model.formats.model_folder import load_about
+from tt.model.formats.model_folder import read_about
 from tt.model.inspection.blocks import (
     LINEAR,
     LOGARITHMIC,
@@ -30,14 +30,20 @@ from tt.model.inspection.blocks import (
     options,
     table,
 )
-from tt.model.inspection.model import parameters_of, parameters_section, vocabulary_section
-from tt.model.json_files import parse_fields, read_json
+from tt.model.inspection.model import parameters_section, vocabulary_section
+from tt.model.json_files import parse_fields, parse_json
+from tt.model.storage.files import read_bytes, read_text
+from tt.model.storage.listing import exists, list_files
+from tt.model.storage.paths import is_local
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.checkpoint_files import read_step
 from tt.model.training.options import TrainingConfig
 from tt.model.training.reports import read_log_lines
 from tt.model.training.run_folder import (
     BEST_MODEL_FOLDER,
+    CHECKPOINT_FOLDER,
+    CONFIG_FILE,
+    INDEX_FILE,
     LOCK_FILE,
     LOG_FILE,
     MODEL_FOLDER,
@@ -48,7 +54,7 @@ from tt.model.training.run_folder import (
     parse_index,
 )
 from tt.model.training.schedule import learning_rate
-from tt.model.transformer.config import TransformerConfig
+from tt.model.transformer.config import TransformerConfig, parameters_by_part
 
 # Title and scale of each chart of a log, by the name of its value, in display order.
 CHARTS = {
@@ -74,20 +80,22 @@ _OTHER_DATA = (
 
 
 class RunSummary:
-    """The content of a run folder on this machine, also during training.
+    """The content of a run folder on any storage, also during training.
 
     Raises:
       UserError: The folder is not a run folder, or a part of it is damaged.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        path, run = Path(folder), RunFolder(folder)
-        config, index = _read(path / "config.json"), path / "checkpoints/checkpoints.json"
-        check_config(config, path=str(path / "config.json"))
+        run = RunFolder(folder)
+        path, index = run.inside(CONFIG_FILE), run.inside(CHECKPOINT_FOLDER, INDEX_FILE)
+        config = _read(path)
+        check_config(config, path=path)
         kept = Kept(last=[], best=[], stop=None)
-        if index.is_file():
-            kept = parse_index(json.dumps(_read(index)), path=str(index))
+        if exists(index):
+            kept = parse_index(json.dumps(_read(index)), path=index)
         self.folder = str(folder)
+        self.vocabularies = load_vocabularies(run.inside(VOCABULARY_FOLDER), read=read_bytes)
         self.architecture = TransformerConfig(**config["model"])
         self.training = dataclasses.asdict(parse_fields(TrainingConfig, config["training"]))
         self.data = describe_run(config).data
@@ -95,22 +103,21 @@ class RunSummary:
         # Description of the initial model; "" for random weights.
         self.began_with = describe_origin(origin_of_run(config))
         self.dataset_folder = (config.get("dataset_source") or {}).get("folder")
-        self.log = read_log(path / LOG_FILE)
+        self.log = read_log(run.inside(LOG_FILE))
         # Whether a process on this machine is training the run now.
-        self.is_under_training = is_locked(path, name=LOCK_FILE)
+        self.is_under_training = is_local(run.path) and is_locked(run.path, name=LOCK_FILE)
         saved = kept.to_resume_from() or run.find_checkpoints("ckpt")
-        steps = [read_step(run.inside("checkpoints", name)) or 0 for name in saved]
+        steps = [read_step(run.inside(CHECKPOINT_FOLDER, name)) or 0 for name in saved]
         self.saved_step = max(steps, default=0)  # The same command resumes after this step.
         self.checkpoints = [*kept.to_resume_from()[::-1], *kept.best]
-        models = (path / name for name in (MODEL_FOLDER, BEST_MODEL_FOLDER))
-        found = [folder for folder in models if (folder / "config.json").is_file()]
         self.models = [  # the exported models
             {
-                **vars(load_about(folder)),
-                "name": folder.name,
-                "bytes": sum(file.stat().st_size for file in folder.iterdir()),
+                **vars(read_about(run.inside(name, CONFIG_FILE))),
+                "name": name,
+                "bytes": sum(file.size for file in list_files(run.inside(name))),
             }
-            for folder in found
+            for name in (MODEL_FOLDER, BEST_MODEL_FOLDER)
+            if exists(run.inside(name, CONFIG_FILE))
         ]
 
     @property
@@ -142,10 +149,9 @@ class RunSummary:
         return found
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Read a JSON file without TensorFlow, which cannot open paths that are not Unicode."""
+def _read(path: str) -> dict[str, Any]:
     try:
-        return read_json(path, dict)
+        return parse_json(read_bytes(path), dict)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
@@ -153,14 +159,14 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
+def read_log(path: str | Path) -> list[dict[str, Any]]:
     """Return the lines of a log; a missing log is empty, and a truncated last line is ignored.
 
     Raises:
       UserError: The log cannot be read, or a line is damaged.
     """
     try:
-        text = path.read_text("utf-8") if path.exists() else ""
+        text = read_text(str(path)) if exists(str(path)) else ""
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}. Restore the file from a copy") from error
     return [values for _, values in read_log_lines(text, path=path)]
@@ -196,7 +202,7 @@ def run_sections(found: RunSummary) -> list[Section]:
         Section("translations", "Sample translations", _samples(found)),
         schedule_section(training, width=found.architecture.d_model),
         parameters_section(found.architecture),
-        vocabulary_section(load_vocabularies(Path(found.folder, VOCABULARY_FOLDER))),
+        vocabulary_section(found.vocabularies),
         Section("origin", "Commands, versions and hardware", origin),
     ]
 
@@ -293,7 +299,7 @@ def runs_sections(runs: Sequence[RunSummary]) -> list[Section]:
         for name in ("nll", "bleu", "chrf")
     ]
     results += [
-        ["parameters", *(sum(parameters_of(run.architecture).values()) for run in runs)],
+        ["parameters", *(sum(parameters_by_part(run.architecture).values()) for run in runs)],
         ["steps", *(f"{run.step:,} of {run.training['steps']:,}" for run in runs)],
     ]
     blocks: list[Any] = [Table(["result", *names], results)]

@@ -14,15 +14,16 @@ import io
 import os
 import re
 import shutil
+import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
 from tt.model import folders as local_folders
 from tt.model.errors import BadFileError, DiskFullError, UnfinishedError, UserError, explain_denied
 from tt.model.folders import publish
-from tt.model.storage.listing import find_file, list_folder
+from tt.model.storage.listing import exists, find_file, list_files, list_folder
 from tt.model.storage.paths import is_local, split_path
 from tt.model.storage.stores import explain, open_store
 
@@ -352,3 +353,38 @@ def copy(source: str, target: str, *, temporary_folder: str = "") -> None:
         write_whole(target, temporary_folder=temporary_folder) as written,
     ):
         shutil.copyfileobj(file, written, _READ_BYTES)
+
+
+@contextlib.contextmanager
+def local_copy(path: str, *, without: Collection[str] = ()) -> Iterator[str]:
+    """Yield the path of a local copy, which exists during the block; do not copy local files.
+
+    Args:
+      path: A file or a folder.
+      without: Names of large files. Their copies have the right sizes, but contain only zeros.
+
+    Raises:
+      UserError: There is no such file or folder. If the block raises a UserError, the message then
+        contains `path` instead of the path of the copy.
+    """
+    if is_local(path):
+        yield path
+        return
+    path = path.rstrip("/")
+    with tempfile.TemporaryDirectory() as scratch:
+        copied = f"{scratch}/{path.rpartition('/')[2]}"
+        found = list_files(path) or ([find_file(path)] if exists(path) else [])
+        if not found:
+            raise UserError(f"{path} does not exist. Choose another path")
+        for file in found:
+            target = Path(copied + file.path.removeprefix(path))
+            if target.name in without:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch()
+                os.truncate(target, file.size)
+            else:
+                copy(file.path, str(target), temporary_folder=scratch)
+        try:
+            yield copied
+        except UserError as error:
+            raise type(error)(str(error).replace(copied, path)) from error

@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # TensorFlow is imported by the functions that need it
     from tt.model.training.splits import TrainingDataset
     from tt.model.training.stops import StopRequest
     from tt.model.training.trainer import Trainer
-    from tt.model.transformer.transformer import Transformer
 
 
 @checked
@@ -271,20 +270,6 @@ class TrainJob:
             stop=stop,
             initial=self.initial,
         )
-
-
-def parameters_by_part(model: Transformer) -> list[tuple[str, int]]:
-    """Return the number of trained parameters of each part, in the order of the model.
-
-    A part is a sublayer such as "encoder_0/attention", or a layer without sublayers such as
-    "embedding".
-    """
-    counts: dict[str, int] = {}
-    for variable in model.trainable_variables:
-        *part, _ = variable.path.split("/")  # the last component names the matrix
-        name = "/".join(part[:2])
-        counts[name] = counts.get(name, 0) + int(variable.value.shape.num_elements())
-    return list(counts.items())
 
 
 def _steps_of_epochs(epochs: int, data: TrainingDataset, *, replicas: int) -> tuple[int, str]:

@@ -168,3 +168,34 @@ class TransformerConfig:
           UserError: The preset does not exist, or a value is out of range.
         """
         return cls(**put_on_top(preset_fields(preset), fields))
+
+
+def parameters_by_part(config: TransformerConfig) -> dict[str, int]:
+    """Return the number of trained parameters of each part, in the order of the model.
+
+    A part is a sublayer such as "encoder_0/attention", or a layer without sublayers such as
+    "embedding".
+    """
+    width, inner = config.d_model, config.d_ff
+    source, target = config.source_vocabulary_size, config.target_vocabulary_size
+    attention = 4 * width * (width + config.projection_bias)
+    feed_forward = 2 * width * inner + inner + width
+    norm = 2 * width  # the scale and the shift
+    own = {"attention": attention, "attention_norm": norm}
+    cross = {"cross_attention": attention, "cross_attention_norm": norm}
+    last = {"feed_forward": feed_forward, "feed_forward_norm": norm}
+    counts = {"embedding" if config.shared_vocabulary else "source_embedding": source * width}
+    if not config.shared_vocabulary:
+        counts["target_embedding"] = target * width
+    if not config.tie_embeddings:
+        counts["output_embedding"] = target * width
+    for side, layers, parts in zip(
+        ("encoder", "decoder"), config.depths, (own | last, own | cross | last), strict=True
+    ):
+        for i in range(layers):
+            counts |= {f"{side}_{i}/{name}": count for name, count in parts.items()}
+    if config.output_bias:
+        counts["output_bias"] = target
+    if config.norm == "pre":
+        counts |= {"encoder_norm": norm, "decoder_norm": norm}
+    return counts

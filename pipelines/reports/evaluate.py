@@ -8,13 +8,14 @@ import statistics
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from tt.model.errors import UserError, check_readable, checked, counted, require
-from tt.model.storage.listing import list_with_links
+from tt.model.errors import UserError, checked, counted, require
+from tt.model.storage.files import open_for_parts, read_bytes
+from tt.model.storage.listing import exists, is_folder, list_folder, list_with_links
+from tt.model.storage.stores import check_buckets
 from tt.model.text.languages import find_language
 from tt.model.text.scores import (
     PAIRED_TESTS,
@@ -61,11 +62,13 @@ def evaluate(request: EvaluateRequest) -> Evaluation:
         scorer fails.
     """
     notices: list[str] = []
+    inputs = (request.translations, request.against, request.source, *request.references)
+    check_buckets(path for path in inputs if path)
     systems = _read_systems(request, notices)
     count = len(systems[0].texts)
     references = _read_references(request, count=count)
     sources = _read_sources(request, count=count)
-    planned = _read_job_file(Path(request.translations), PLAN_PATH).get("languages", {})
+    planned = _read_job_file(request.translations, PLAN_PATH).get("languages", {})
     code = planned.get("target", "") if request.language is None else request.language
     tokenize = request.tokenize
     if tokenize is None and find_language(code):
@@ -145,7 +148,7 @@ def _read_systems(request: EvaluateRequest, notices: list[str]) -> list[_System]
         found = read_translations(path, column=column, field=field)
         is_column = len(given) > 1 and request.against in (None, request.translations)
         name = column or "translation" if is_column else path
-        skipped_units = _read_job_file(Path(path), MANIFEST_PATH).get("skipped_units", ())
+        skipped_units = _read_job_file(path, MANIFEST_PATH).get("skipped_units", ())
         if skipped := sum(unit["rows"] for unit in skipped_units):
             rows = counted(skipped, "row")
             notices.append(f"{path} has no translations of {rows}, which its job skipped")
@@ -189,7 +192,7 @@ def _read_references(request: EvaluateRequest, *, count: int) -> list[list[str]]
     tables = [
         path
         for path in request.references
-        if path.endswith(".parquet") or (columns and Path(path).is_dir())
+        if path.endswith(".parquet") or (columns and is_folder(path))
     ]
     if tables and not columns:
         raise UserError(
@@ -262,20 +265,20 @@ def read_translations(
     return [*read_lines(path)]
 
 
-def _read_column(files: Sequence[Path], column: str, *, field: str) -> list[str | None]:
+def _read_column(files: Sequence[str], column: str, *, field: str) -> list[str | None]:
     """Return the texts of a column; `field` is the option that chooses the column."""
     texts: list[str | None] = []
     for file in files:
         try:
-            check_readable(file)
-            schema = pq.read_schema(file)
-            index = schema.get_field_index(column)  # -1 if there is not exactly one
-            if index < 0 or not is_text(schema.field(index).type):
-                raise UserError(
-                    f"{file} must have exactly one column {column!r} of strings. Choose one of "
-                    f"{', '.join(schema.names)} with `{field}`"
-                )
-            cells = cell_bytes(pq.ParquetFile(file).read(columns=[column])[column])
+            with open_for_parts(file) as opened, pq.ParquetFile(opened) as table:
+                schema = table.schema_arrow
+                index = schema.get_field_index(column)  # -1 if there is not exactly one
+                if index < 0 or not is_text(schema.field(index).type):
+                    raise UserError(
+                        f"{file} must have exactly one column {column!r} of strings. Choose one of "
+                        f"{', '.join(schema.names)} with `{field}`"
+                    )
+                cells = cell_bytes(table.read(columns=[column])[column])
             texts += [None if cell is None else cell.decode() for cell in cells]
         except (OSError, ValueError) as error:  # including Arrow's errors and UnicodeDecodeError
             raise UserError(
@@ -294,7 +297,7 @@ def read_lines(path: str) -> list[str]:
     if path == STDIN and sys.stdin is None:
         raise UserError("stdin is closed. Redirect stdin, or choose a file")
     try:
-        data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        data = sys.stdin.buffer.read() if path == STDIN else read_bytes(path)
         if path.endswith(".gz") or data.startswith(_GZIP):
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
@@ -324,7 +327,7 @@ def describe_unspaced(texts: Sequence[str]) -> list[str]:
     ]
 
 
-def find_parquet(path: str) -> list[Path]:
+def find_parquet(path: str) -> list[str]:
     """Return the Parquet files at a path, or an empty list for a text file.
 
     The files of `tt translate-batch` are in the order of its plan, without skipped units. In any
@@ -333,14 +336,13 @@ def find_parquet(path: str) -> list[Path]:
     Raises:
       UserError: A folder contains no Parquet, or a file of its plan is missing.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        return [folder] if folder.suffix == ".parquet" else []
-    plan = _read_job_file(folder, PLAN_PATH)
+    if not is_folder(path):
+        return [path] if path.endswith(".parquet") else []
+    plan = _read_job_file(path, PLAN_PATH)
     if plan:
-        return _planned_files(folder, plan)
+        return _planned_files(path.rstrip("/"), plan)
     found = [file.path for file in list_with_links(path, is_skipped=is_skipped_name)]
-    files = [Path(name) for name in found if name.endswith(".parquet")]
+    files = [name for name in found if name.endswith(".parquet")]
     if not files:
         raise UserError(
             f"{path} contains no *.parquet files. Choose the output folder of `tt translate-batch`"
@@ -348,21 +350,18 @@ def find_parquet(path: str) -> list[Path]:
     return files
 
 
-def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
+def _planned_files(folder: str, plan: Mapping[str, Any]) -> list[str]:
     if (suffix := planned_suffix(plan)) != ".parquet":
         raise UserError(
             f"{folder} contains {suffix} files, but the translations of a folder must be Parquet. "
             "Translate with `tt translate-batch --format parquet`, or choose text files"
         )
     written = _read_job_file(folder, MANIFEST_PATH).get("output_bytes")
-    existing = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    files = [
-        folder / name
-        for name in planned_outputs(plan, existing)
-        if written is None or name in written
-    ]
-    for file in files:
-        if not file.is_file():
+    existing = {path.removeprefix(f"{folder}/") for path in list_folder(folder)}
+    names = [name for name in planned_outputs(plan, existing) if written is None or name in written]
+    files = [f"{folder}/{name}" for name in names]
+    for file, name in zip(files, names, strict=True):
+        if name not in existing:
             raise UserError(
                 f"{folder} is not finished: {file} is missing. Run its `tt translate-batch` "
                 "command again to finish it"
@@ -370,6 +369,6 @@ def _planned_files(folder: Path, plan: Mapping[str, Any]) -> list[Path]:
     return files
 
 
-def _read_job_file(folder: Path, name: str) -> Mapping[str, Any]:
-    path = folder / name
-    return read_json(str(path)) if path.is_file() else {}
+def _read_job_file(folder: str, name: str) -> Mapping[str, Any]:
+    path = f"{folder.rstrip('/')}/{name}"
+    return read_json(path) if exists(path) else {}

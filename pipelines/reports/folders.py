@@ -8,38 +8,47 @@ from pathlib import Path
 
 from tt.model.dataset.manifest import MANIFEST_FILE
 from tt.model.errors import UserError, require
-from tt.model.folders import publish
+from tt.model.folders import default_cache, publish
+from tt.model.formats.foreign import ARGOS_MODEL, CTRANSLATE2_FILE, METADATA_FILE
 from tt.model.formats.model_folder import (
+    CONFIG_FILE,
     WEIGHTS_FILE,
     find_model_folder,
     is_ctranslate2,
     load_config,
 )
+from tt.model.storage.listing import exists, is_folder
+from tt.model.storage.paths import is_local
+from tt.model.storage.stores import check_buckets
 from tt.pipelines.reports.requests import AttentionRequest, ReportRequest
+from tt.pipelines.runners.staging import stage_model
 from tt.pipelines.translate.job_folder import PLAN_PATH
 
 DATASET, RUN, MODEL, TRANSLATED = "dataset", "run", "model", "translated"
 
 
 def kind_of_folder(path: str | Path) -> str:
-    """Return "dataset", "run", "model" or "translated", depending on a local folder's content.
+    """Return "dataset", "run", "model" or "translated", depending on a folder's content.
 
     Raises:
       UserError: There is no such folder, or it is of another kind.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        problem = "is a file" if folder.exists() else "does not exist"
+    folder = str(path).rstrip("/") or "/"
+    check_buckets([folder])
+    if not is_folder(folder):
+        problem = "is a file" if exists(folder) else "does not exist"
         raise UserError(
             f"{path} {problem}. Choose the folder of a dataset, run, model or translation"
         )
-    if (folder / PLAN_PATH).is_file():
+    if exists(f"{folder}/{PLAN_PATH}"):
         return TRANSLATED
-    if (folder / MANIFEST_FILE).is_file():
+    if exists(f"{folder}/{MANIFEST_FILE}"):
         return DATASET
-    if (folder / WEIGHTS_FILE).is_file() or is_ctranslate2(folder):
-        return MODEL
-    if (folder / "config.json").is_file() and (folder / "vocabulary").is_dir():
+    argos = (METADATA_FILE, f"{ARGOS_MODEL}/{CTRANSLATE2_FILE}")
+    for names in ((WEIGHTS_FILE,), (CTRANSLATE2_FILE,), argos):
+        if all(exists(f"{folder}/{name}") for name in names):
+            return MODEL
+    if exists(f"{folder}/{CONFIG_FILE}") and is_folder(f"{folder}/vocabulary"):
         return RUN
     raise UserError(
         f"{path} contains no finished dataset, run, model or translation. Choose a folder that "
@@ -66,19 +75,26 @@ def check_report(request: ReportRequest) -> str:
     return kind
 
 
-def check_attention(request: AttentionRequest) -> None:
-    """Check a request as far as possible without TensorFlow.
+def check_attention(request: AttentionRequest) -> Path:
+    """Check a request as far as possible without TensorFlow; return the local folder of the model.
+
+    A remote model is copied to the cache.
 
     Raises:
       UserError: There is no TensorFlow model, the model has no such layer or head, or the output
         cannot be written.
     """
-    if is_ctranslate2(request.model):
+    model = Path(request.model)
+    if not is_local(request.model):
+        check_buckets([request.model])
+        model = stage_model(request.model, cache=default_cache(), report=lambda line: None)
+    if is_ctranslate2(model):
         raise UserError(
             f"{request.model} is a CTranslate2 model, which does not expose attention. Choose a "
             "run folder, or a model folder of `tt train`"
         )
-    config = load_config(find_model_folder(request.model))
+    model = find_model_folder(model)
+    config = load_config(model)
     encoder, decoder = config.depths
     layers = encoder if request.kind == "encoder" else decoder
     for name, value, count in (
@@ -92,6 +108,7 @@ def check_attention(request: AttentionRequest) -> None:
             value,
         )
     check_output(request.output, overwrite=request.overwrite)
+    return model
 
 
 def check_output(path: str, *, overwrite: bool) -> None:

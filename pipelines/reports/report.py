@@ -15,9 +15,8 @@ import numpy as np
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.errors import UserError
 from tt.model.inspection.blocks import Facts, Note, Section
-from tt.model.inspection.dataset import dataset_sections
-from tt.model.inspection.model import model_sections
 from tt.model.inspection.run import RunSummary, curve_sections, run_sections, runs_sections
+from tt.model.storage.files import local_copy
 from tt.model.text.vocabulary import BOS_ID, is_empty
 from tt.model.transformer.attention_figures import (
     AXES,
@@ -28,8 +27,6 @@ from tt.model.transformer.attention_figures import (
 )
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.reports.folders import (
-    DATASET,
-    MODEL,
     RUN,
     check_attention,
     check_report,
@@ -37,7 +34,7 @@ from tt.pipelines.reports.folders import (
 )
 from tt.pipelines.reports.page import Html, element, join, page, render, script_data
 from tt.pipelines.reports.requests import AttentionRequest, ReportRequest
-from tt.pipelines.reports.translated import translated_sections
+from tt.pipelines.reports.sections import folder_sections
 
 MAX_TOKENS = 256  # per side; the number of weights grows with the square
 _TITLES = {
@@ -45,26 +42,6 @@ _TITLES = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
 }
-
-
-def folder_sections(kind: str, folder: str | Path, *, examples: int = 3) -> list[Section]:
-    """Describe a folder on this machine.
-
-    Args:
-      kind: The kind of the folder; see `tt.pipelines.reports.folders.kind_of_folder`.
-      folder: The folder.
-      examples: Number of examples of each kind, such as pairs, reasons and flags.
-
-    Raises:
-      UserError: A part of the folder is damaged.
-    """
-    if kind == RUN:
-        return run_sections(RunSummary(folder))
-    if kind == MODEL:
-        return model_sections(folder)
-    if kind == DATASET:
-        return dataset_sections(folder, examples=examples)
-    return translated_sections(folder, examples=examples)
 
 
 def write_report(request: ReportRequest) -> None:
@@ -102,7 +79,8 @@ def _attention(request: ReportRequest, run: RunSummary) -> Section:
     sentences = request.sentences or [source for source, _ in run.samples()][:2]
     blocks = []
     if run.is_finished:
-        translator = TensorFlowTranslator.load(Path(run.folder), decoding=Decoding())
+        with local_copy(f"{run.folder}/model") as model:
+            translator = TensorFlowTranslator.load(Path(model), decoding=Decoding())
         heads = range(translator.model.config.heads)
         for number, sentence in enumerate(sentences):
             found = sentence_attention(translator, sentence)
@@ -201,9 +179,9 @@ def write_attention(request: AttentionRequest) -> SentenceAttention:
     Raises:
       UserError: A check failed (see `check_attention`), or the sentence is empty or too long.
     """
-    check_attention(request)
+    model = check_attention(request)
     decoding = Decoding(beam_size=request.beam_size)
-    translator = TensorFlowTranslator.load(request.model, decoding=decoding)
+    translator = TensorFlowTranslator.load(model, decoding=decoding)
     found = sentence_attention(translator, request.sentence, reference=request.reference)
     all_heads = list(range(translator.model.config.heads))
     heads = all_heads if request.head is None else [request.head]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,8 @@ from tt.model.inspection.blocks import (
     table,
 )
 from tt.model.long_work import long_work
-from tt.model.storage.listing import list_folder
+from tt.model.storage.files import open_for_parts
+from tt.model.storage.listing import exists, list_folder
 from tt.pipelines.runners.formatting import describe_sentences, format_seconds, megabytes
 from tt.pipelines.tables.columns import path_in, read_text_column
 from tt.pipelines.tables.formats import PARQUET_SUFFIX
@@ -52,27 +54,25 @@ _SCORE_EDGES = [step / 20 - 2 for step in range(41)]  # -2 to 0
 def translated_sections(
     folder: str | Path, *, examples: int = 3, rows: int = LOOKED_AT
 ) -> list[Section]:
-    """Describe a translated folder on this machine.
+    """Describe a translated folder.
 
     If the job is in progress, only its finished units are described.
 
     Args:
-      folder: The folder.
+      folder: The folder, on any storage.
       examples: Number of texts for each status and flag, and of samples.
       rows: Number of rows whose texts are examined, from the first row on.
 
     Raises:
       UserError: A part of the folder is damaged.
     """
-    path = Path(folder)
-    plan = read_json(str(path / PLAN_PATH))
-    outputs = planned_outputs(
-        plan, [name.removeprefix(f"{path}/") for name in list_folder(str(path))]
-    )
+    path = str(folder)
+    plan = read_json(f"{path}/{PLAN_PATH}")
+    outputs = planned_outputs(plan, [name.removeprefix(f"{path}/") for name in list_folder(path)])
     units = [
         unit
         for output in outputs
-        if (unit := read_statistics(output=str(path), path=statistics_path(output)))
+        if (unit := read_statistics(output=path, path=statistics_path(output)))
     ]
     chosen = plan["options"]
     fields = TextFields(
@@ -100,15 +100,15 @@ def translated_sections(
 
 
 def _overview(
-    folder: Path,
+    folder: str,
     plan: Mapping[str, Any],
     units: Sequence[UnitStatistics],
     *,
     planned: int,
     looked_at: int,
 ) -> Section:
-    has_manifest = (folder / MANIFEST_PATH).is_file()
-    manifest = find_json(str(folder / MANIFEST_PATH)) if has_manifest else None
+    manifest_path = f"{folder}/{MANIFEST_PATH}"
+    manifest = find_json(manifest_path) if exists(manifest_path) else None
     state = "not finished" if manifest is None else "finished"
     if manifest and manifest.get("has_failed"):
         state += ", too many rows failed"
@@ -116,7 +116,7 @@ def _overview(
     done = sum(unit.rows for unit in units)
     rows = max(done, sum(file["rows"] or 0 for file in plan["input"].values()))
     facts = [
-        ("translated", str(folder)),
+        ("translated", folder),
         ("state", state),
         ("languages", " to ".join(plan["languages"].values())),
         ("files", len(plan["input"])),
@@ -180,7 +180,7 @@ def _work(units: Sequence[UnitStatistics]) -> Section:
 
 
 def _look(
-    folder: Path,
+    folder: str,
     units: Sequence[UnitStatistics],
     columns: Sequence[TranslatedColumn],
     *,
@@ -195,7 +195,7 @@ def _look(
     with long_work("examining rows", total=total, unit="rows") as work:
         for unit in units:
             first = 0
-            for batch in _tables(folder / unit.output_path) if not unit.skipped else ():
+            for batch in _tables(f"{folder}/{unit.output_path}") if not unit.skipped else ():
                 part = batch.slice(0, rows - work.done)
                 if names is not None:
                     part = part.rename_columns([names[name] for name in part.column_names])
@@ -208,11 +208,14 @@ def _look(
         return work.done
 
 
-def _tables(path: Path) -> Iterator[pa.Table]:
-    is_parquet = path.name.endswith(PARQUET_SUFFIX)
+def _tables(path: str) -> Iterator[pa.Table]:
     try:
-        with pq.ParquetFile(path) if is_parquet else OpenTable(str(path)) as opened:
-            batches = opened.batches() if isinstance(opened, OpenTable) else opened.iter_batches()
+        with contextlib.ExitStack() as stack:
+            if path.endswith(PARQUET_SUFFIX):
+                file = stack.enter_context(open_for_parts(path))
+                batches = stack.enter_context(pq.ParquetFile(file)).iter_batches()
+            else:
+                batches = stack.enter_context(OpenTable(path)).batches()
             for batch in batches:
                 yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError, BadFileError) as error:

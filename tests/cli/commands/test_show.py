@@ -156,7 +156,7 @@ def test_tfds_corpora_are_listed(tmp_path, capsys):
     [
         (["nowhere"], "nowhere does not exist. Choose the folder"),
         ([__file__], "is a file. Choose the folder"),
-        (["gs://bucket/dataset"], "is not on this machine. Choose a local path"),
+        (["hdfs://host/dataset"], "tt does not support hdfs://. Choose a local path"),
         (["x", "--examples", "0"], "--examples must be at least 1. Received: 0"),
         (["x", "--data-dir", "y"], "--data-dir needs a tfds: name. Received: x"),
         (["tfds:no_such_thing"], "TensorFlow Datasets has no tfds:no_such_thing"),

@@ -9,7 +9,7 @@ import pytest
 
 from tt.model.dataset.batches import Position, TokenBatches
 from tt.model.dataset.manifest import DatasetManifest
-from tt.model.inspection.batches import masks_section
+from tt.model.inspection.masks import masks_section
 from tt.model.inspection.run import schedule_section
 from tt.model.text.vocabulary import load_vocabularies
 from tt.model.training.options import TrainingConfig

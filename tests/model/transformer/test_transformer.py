@@ -303,3 +303,24 @@ def test_softmax_of_the_attention_is_in_float32(dtype):
     expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     assert weights.dtype == tf.float32
     np.testing.assert_allclose(weights, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        OPUS,
+        {"shared_vocabulary": False, "target_vocabulary_size": 24},
+        {"tie_embeddings": False, "output_bias": True},
+        {"norm": "pre", "encoder_layers": 3, "decoder_layers": 1},
+        {"projection_bias": True, "d_ff": 24, "norm": "pre", "output_bias": True},
+    ],
+)
+def test_parameters_are_counted_without_building_the_model(fields):
+    config = small_config(**fields)
+    expected = {}
+    for variable in Transformer(config).trainable_variables:
+        *part, _ = variable.path.split("/")  # the last component names the matrix
+        name = "/".join(part[:2])
+        expected[name] = expected.get(name, 0) + int(np.prod(variable.shape))
+    assert list(parameters_by_part(config).items()) == list(expected.items())
