@@ -11,6 +11,7 @@ from numpy_transformer import NumpyTransformer
 from tt.model.text.vocabulary import PAD_ID
 from tt.model.training.loss import batch_sums
 from tt.model.transformer.attention import scaled_dot_product_attention
+from tt.model.transformer.config import parameters_by_part
 from tt.model.transformer.layers import Dropout, LayerNorm, no_noise, sinusoidal_positions
 from tt.model.transformer.transformer import Transformer, dtype_policy
 
