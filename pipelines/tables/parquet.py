@@ -71,6 +71,7 @@ class Contents:
       head: The first rows; None for Parquet.
       int96: The names of the columns of a Parquet file that contain INT96 timestamps.
       has_random_access: Whether the rows can be read in any order, as in Parquet.
+      problem: The first fault, if all rows that were read are bad; otherwise "".
       has_all_columns: Whether the schema is complete; the end of a JSONL file may have other keys.
     """
 
@@ -85,6 +86,7 @@ class Contents:
     int96: tuple[str, ...] = ()
     has_random_access: bool = False
     has_all_columns: bool = True
+    problem: str = ""
 
 
 def read_footer(path: str) -> Contents:

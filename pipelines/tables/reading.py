@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tt.model.errors import BadFileError, UserError
+from tt.model.errors import UserError
 from tt.model.storage.files import open_binary, open_input, read_range
 from tt.model.storage.listing import file_identity
 from tt.model.storage.paths import is_local
@@ -27,7 +27,7 @@ from tt.pipelines.tables.damage import (
     is_damage,
 )
 from tt.pipelines.tables.delimited import DelimitedRows
-from tt.pipelines.tables.faults import Fault, split_faults
+from tt.pipelines.tables.faults import split_faults
 from tt.pipelines.tables.formats import (
     ARROW,
     CSV,
@@ -82,13 +82,15 @@ def inspect_file(
     if not schema.names and len(content) <= MAX_LINE_BYTES:
         return inspect_file(path, options=options, head_bytes=4 * len(content))
     with OpenTable(path, options=options, content=content, is_head=True, schema=schema) as table:
-        head = pa.Table.from_batches(_good_rows(table, path=path), schema=schema)
+        good = _GoodRows(table)
+        head = pa.Table.from_batches(good, schema=schema)
     return Contents(
         size=size,
         changed=identity["changed"],
         schema=schema,
         head=head,
         has_all_columns=file_format.name != JSONL,
+        problem=good.problem,
     )
 
 
@@ -132,7 +134,8 @@ def scan_file(
     with OpenTable(path, options=options, content=content) as table:
         rows = content_bytes = 0
         head: pa.Table | None = None
-        for batch in _good_rows(table, path=path):
+        good = _GoodRows(table)
+        for batch in good:
             if head is None:
                 head = pa.Table.from_batches([batch.slice(0, _FIRST_ROWS)])
             rows += batch.num_rows
@@ -145,24 +148,30 @@ def scan_file(
             schema=table.schema,
             content_bytes=content_bytes,
             head=head,
+            problem=good.problem,
         )
 
 
-def _good_rows(table: OpenTable, *, path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table without their faults, with nulls in bad rows.
+class _GoodRows:
+    """The rows of a table without their faults, with nulls in bad rows.
 
-    Raises:
-      BadFileError: All rows are bad, so that the file probably has another format.
+    Attributes:
+      problem: After the last row, the first fault if all rows are bad; otherwise "".
     """
-    rows = bad = 0
-    first: Fault | None = None
-    for batch in table.batches():
-        kept, faults = split_faults(batch)
-        rows, bad = rows + batch.num_rows, bad + len(faults)
-        first = first or next(iter(faults.values()), None)
-        yield kept
-    if first and bad == rows:
-        raise BadFileError(f"{path} has no row that tt can read. The first one is in {first}")
+
+    def __init__(self, table: OpenTable) -> None:
+        self._table = table
+        self.problem = ""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        rows = bad = 0
+        first = ""
+        for batch in self._table.batches():
+            kept, faults = split_faults(batch)
+            rows, bad = rows + batch.num_rows, bad + len(faults)
+            first = first or next(map(str, faults.values()), "")
+            yield kept
+        self.problem = first if bad == rows else ""
 
 
 class OpenTable:

@@ -323,11 +323,16 @@ def check_table(
       keeps_lines: Whether the output contains the lines of the file, with added keys.
 
     Raises:
-      BadFileError: The file lacks a column, or the column does not contain texts.
+      BadFileError: All rows are bad, or the file lacks a column, or the column does not contain
+        texts.
       ColumnsError: The user named no column, and several columns contain texts; the file already
         has an added column; the condition does not match the types of the columns; or the output
         format cannot store a column.
     """
+    if contents.problem:
+        raise BadFileError(
+            f"{path} has no row that tt can read. The first one is in {contents.problem}"
+        )
     schema, seen = contents.schema, schema_with_partitions(contents.schema, partitions)
     named = table.fields
     is_partial = not contents.has_all_columns

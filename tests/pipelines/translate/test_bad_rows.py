@@ -6,6 +6,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
+from corpora import open_named
 from fakes import crash_at
 from translation_jobs import manifest, outputs, read_all, refused, request, translate
 
@@ -123,6 +124,14 @@ def test_a_changed_file_has_new_bad_rows(tmp_path):
     assert translate(tmp_path / "in", tmp_path / "out", **options).manifest["bad_rows"] == 0
     assert not list(tmp_path.rglob("bad_rows*/**/*.parquet"))
     assert not (tmp_path / "out/_tt/bad_rows.parquet").exists()
+
+
+def test_a_corpus_may_have_a_file_without_any_good_row(tmp_path):
+    for name in ("a.csv", "a.jsonl"):
+        (tmp_path / name).write_bytes(b"source,target\n1,2,3\n")
+        [source] = open_named(corpora=[str(tmp_path / name)])
+        rows = [row for table in source.read_all() for row in table.to_pylist()]
+        assert {row["fault"] for row in rows} == {"malformed"}
 
 
 def test_a_file_without_any_good_row_is_a_bad_file(tmp_path):
