@@ -70,6 +70,8 @@ def find_file(path: str) -> ListedFile:
     import obstore
 
     store, key = open_store(path)
+    if not key:  # stores answer with the bucket
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     with explain(path):
         return _object(path, obstore.head(store, key))
 

@@ -26,6 +26,8 @@ def test_run_on_a_store_equals_a_local_run(store, toy_dataset, finish_run, tmp_p
     means = {remote: tmp_path / "mean", str(local): tmp_path / "expected"}
     for path, mean in means.items():
         assert run("average", "--run", path, "--count", "1", "--output", str(mean)) == 0
+    for path in (remote, f"{remote}/model"):
+        assert run("show", path) == 0
     found, expected = map(weights_in, means.values())
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_array_equal(one, other)

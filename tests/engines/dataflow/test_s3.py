@@ -21,6 +21,7 @@ def test_empty_objects_are_written_and_read(s3_bucket):
     write(path, b"")
     assert s3_bucket.objects() == {path: b""}
     assert listing.exists(path)
+    assert not listing.exists(s3_bucket.bucket)
     assert listing.list_files(s3_bucket.bucket)[0].size == 0
     assert files.read_bytes(path) == b""
     assert files.read_range(path, 0, 0) == b""
