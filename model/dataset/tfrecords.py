@@ -339,19 +339,12 @@ def with_texts(record: bytes, source: str, target: str) -> bytes:
 
 def texts_of(record: bytes) -> tuple[str, str]:
     """Return the source and the target that `with_texts` added to a record."""
-    found: dict[bytes, str] = {}
-    place, _ = _content(record, 0)
-    while place < len(record):
-        entry, end = _content(record, place)
-        begin, name_end = _content(record, entry)
-        name = record[begin:name_end]
-        if name.endswith(b"_text"):
-            feature, _ = _content(record, name_end)
-            values, _ = _content(record, feature)
-            begin, text_end = _content(record, values)
-            found[name] = record[begin:text_end].decode()
-        place = end
-    return found[SOURCE_TEXT_FEATURE.encode()], found[TARGET_TEXT_FEATURE.encode()]
+    features = _example_type().FromString(record).features.feature
+    source, target = (
+        features[name].bytes_list.value[0].decode()
+        for name in (SOURCE_TEXT_FEATURE, TARGET_TEXT_FEATURE)
+    )
+    return source, target
 
 
 def _text_entry(name: str, text: str) -> bytes:
