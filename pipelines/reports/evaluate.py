@@ -49,8 +49,8 @@ def evaluate(request: EvaluateRequest) -> Evaluation:
     If the request has a second system, a scorer or sources, the evaluation also contains a paired
     test, the scorer's mean score, or the scores by length of the source.
 
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.txt")
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "a.txt")
     >>> _ = path.write_text("A cat sat on the mat.")
     >>> request = EvaluateRequest(translations=str(path), references=(str(path),))
     >>> score = evaluate(request).scores[0]
