@@ -13,7 +13,7 @@ from tt.cli.decorators import command
 from tt.cli.errors import announce_terminal_input, say
 from tt.cli.flags_of_fields import options_of
 from tt.cli.libraries import prepare_engine
-from tt.cli.shared_options import DEFAULT_RUN, ModelFolder, local_path
+from tt.cli.shared_options import DEFAULT_RUN, ModelFolder
 from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
@@ -57,18 +57,17 @@ def translate_command(
     """
     if sys.stdin is None or sys.stdout is None:
         raise UserError("stdin or stdout is closed. Redirect both, such as < test.en > test.de")
-    from tt.model.formats.archives import open_package
-    from tt.model.imports.fetching import fetch_model, is_huggingface
+    from tt.model.folders import default_cache
+    from tt.model.storage.files import read_bytes
+    from tt.model.storage.stores import check_buckets
+    from tt.pipelines.runners.staging import stage_model
 
-    if is_huggingface(model):
-        folder = fetch_model(model, report=say)
-    else:
-        folder = open_package(local_path(model))
+    check_buckets([model, texts.glossary or ""])
+    folder = stage_model(model, cache=default_cache(), report=say)
     from tt.model.engines.loading import load_translator
     from tt.model.engines.translator import count_used_gpus
     from tt.model.formats.model_folder import load_about
     from tt.model.text.glossary import read_glossary
-    from tt.model.text.vocabulary import read_local
     from tt.pipelines.inference.lines import CHUNK, LineReport, OutputError, translate_lines
     from tt.pipelines.inference.model_loading import check_model, choose_engine
     from tt.pipelines.inference.side_by_side import use_all_devices
@@ -82,7 +81,7 @@ def translate_command(
         folder, name=model, decoding=decoding, engine=engine, texts=texts, data=data
     ):
         say(f"tt: warning: {line}")
-    glossary = read_glossary(texts.glossary, read=read_local) if texts.glossary else None
+    glossary = read_glossary(texts.glossary, read=read_bytes) if texts.glossary else None
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     gpus = count_used_gpus(translator)

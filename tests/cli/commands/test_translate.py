@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import last_error, run
@@ -148,6 +149,9 @@ def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
 
 def stand_in_for_a_model(monkeypatch, load):
     """Let `tt translate` load its translator with `load`, and skip the checks of the folder."""
+    monkeypatch.setattr(
+        "tt.pipelines.runners.staging.stage_model", lambda model, **options: Path(model)
+    )
     monkeypatch.setattr(loading, "load_translator", load)
     monkeypatch.setattr("tt.cli.commands.translate.prepare_engine", lambda *_: None)
     monkeypatch.setattr("tt.pipelines.inference.model_loading.check_engine", lambda *_, **__: None)

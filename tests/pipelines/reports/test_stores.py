@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -124,7 +125,7 @@ def test_report_on_a_store_equals_a_local_one(name, folders, tmp_path):
     assert pages[0] == pages[1]
 
 
-def test_attention_export_and_import_read_models_on_stores(folders, tmp_path, monkeypatch, capsys):
+def test_other_commands_read_models_on_stores(folders, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     remote = store(folders["run"], "run")
     assert run("attention", "one two", "--model", remote, "--output", tmp_path / "a.html") == 0
@@ -133,6 +134,10 @@ def test_attention_export_and_import_read_models_on_stores(folders, tmp_path, mo
     weights = "model.weights.h5"
     expected = (folders["model"] / weights).read_bytes()
     assert (tmp_path / "copy" / weights).read_bytes() == expected
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one two\n")))
+    capsys.readouterr()
+    assert run("translate", "--model", remote) == 0
+    assert capsys.readouterr().out == "two one\n"
     store(folders["foreign"], "foreign")
     arguments = ("import", "ctranslate2", "mem://bucket/foreign", "--output", tmp_path / "imported")
     assert run(*arguments) == 0
