@@ -247,11 +247,11 @@ class _Upload(io.RawIOBase):
         return self._size
 
     def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
+        content = bytes(data)  # the writer keeps it until the upload, but callers reuse buffers
         with explain(self._path):
-            self._writer.write(view)
-        self._size += len(view)
-        return len(view)
+            self._writer.write(content)
+        self._size += len(content)
+        return len(content)
 
     def publish(self) -> None:
         with explain(self._path):

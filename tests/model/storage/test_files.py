@@ -7,13 +7,21 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from corpora import open_named
 from memory_store import MemoryStore
 
 from tt.model.errors import UserError
-from tt.model.storage.files import delete_folder, open_binary, read_range, read_ranges
+from tt.model.storage.files import (
+    delete_folder,
+    open_binary,
+    read_bytes,
+    read_range,
+    read_ranges,
+    write_whole,
+)
 from tt.model.storage.listing import exists, list_files, list_folder, list_with_links
 from tt.model.storage.paths import check_searchable
 from tt.pipelines.tables.finding import find_tables
@@ -132,3 +140,14 @@ def test_read_range_returns_exactly_these_bytes(tmp_path, place):
         read_range(path, 2000, 2600)
     with pytest.raises(FileNotFoundError):
         read_range(path + "x", 0, 1)
+
+
+def test_an_upload_copies_buffers_that_the_caller_reuses(tmp_path):
+    """Arrow writes every batch of a CSV file from the same buffer."""
+    MemoryStore.clear()
+    table = pa.table({"a": [f"row {number}" for number in range(5000)]})
+    pa_csv.write_csv(table, tmp_path / "a.csv")
+    with write_whole("mem://b/a.csv", temporary_folder="") as file:
+        pa_csv.write_csv(table, file)
+    assert read_bytes("mem://b/a.csv") == (tmp_path / "a.csv").read_bytes()
+    MemoryStore.clear()
