@@ -213,8 +213,9 @@ def _facts(found: RunSummary) -> list[tuple[str, object]]:
         state = "finished"
     elif found.is_under_training:
         state = "being trained now"
-    else:
-        state = f"stopped: the same command resumes after update {found.saved_step:,}"
+    else:  # without a lock, nobody knows whether a run on an object store is being trained
+        state = "stopped" if is_local(found.folder) else "not finished"
+        state += f": the same command resumes after update {found.saved_step:,}"
     seconds = found.log[-1]["seconds"] if found.log else None
     return [
         ("run", found.folder),

@@ -23,6 +23,7 @@ from trainers import (
 )
 
 from tt.model.errors import UserError
+from tt.model.inspection.run import RunSummary, run_sections
 from tt.model.storage import files
 from tt.model.storage.listing import list_names
 
@@ -167,6 +168,22 @@ def test_run_folder_on_an_object_store(toy_dataset, finish_run, tmp_path):
     for values, step in ((first, 8), (second, 12)):
         assert values >= {("train/loss", step), ("attention/sentence_0/layer_0", step)}
     assert not first & second
+
+
+@pytest.mark.usefixtures("eager")
+def test_stopped_run_on_an_object_store_is_shown_and_resumed(toy_dataset):
+    MemoryStore.clear()
+    run = "mem://bucket/run"
+    stopped = make_trainer(toy_dataset, run)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.train(stop_at(9))
+    assert RunSummary(run).saved_step == 8
+    stopped._save_stop()
+    summary = RunSummary(run)
+    facts = dict(run_sections(summary)[0].blocks[0].rows)
+    assert facts["state"] == "not finished: the same command resumes after update 9"
+    assert (summary.step, summary.checkpoints[-2][:4]) == (9, "stop")
+    assert make_trainer(toy_dataset, run).state.step == 9
 
 
 def test_killed_upload_leaves_no_checkpoint(toy_dataset, monkeypatch):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
+
 import obstore
 import pytest
 from memory_store import MemoryStore
 from toy import toy_config
 
-from tt.model.errors import UserError
+from tt.model.errors import DiskFullError, UserError
 from tt.model.training.run_folder import RunFolder
 
 RUN = "mem://bucket/run"
@@ -55,6 +59,17 @@ def test_local_folder_without_permission_gives_a_one_line_error(tmp_path, monkey
     assert str(caught.value) == (
         f"the run folder {tmp_path} cannot be read (Permission denied). Check the path and your "
         "permissions, or choose another `run`"
+    )
+
+
+@pytest.mark.parametrize("path", [RUN, "run"])
+def test_full_disk_is_the_disk_of_the_temporary_folder_for_a_run_on_a_store(path):
+    disk = tempfile.gettempdir() if path == RUN else path
+    with pytest.raises(DiskFullError) as caught, RunFolder(path).errors():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert str(caught.value) == (
+        f"the disk of {disk} is full (No space left on device). Free some space; the same command "
+        "resumes from the last checkpoint"
     )
 
 
