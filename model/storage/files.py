@@ -295,16 +295,25 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
     unique = f"{run_id}.{uuid.uuid4().hex}" if run_id else uuid.uuid4().hex
     temporary = Path(temporary_folder, f"unfinished.{unique}.tmp")
     try:
-        local_folders.make_folder(Path(path).parent)
-        with temporary.open("wb") as file:
-            yield file
-        publish(temporary, path)
+        with _explain_full_disk(path):
+            local_folders.make_folder(Path(path).parent)
+            with temporary.open("wb") as file:
+                yield file
+            publish(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, FileNotFoundError) and not Path(temporary_folder).exists():
             raise deleted_error(temporary_folder) from error
-        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        raise
+
+
+@contextlib.contextmanager
+def _explain_full_disk(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _DISK_FULL:
             raise DiskFullError(
                 f"{path} cannot be written: {os.strerror(error.errno)}. Free some space and run "
                 "the same command again to resume"
@@ -353,6 +362,32 @@ def copy(source: str, target: str, *, temporary_folder: str = "") -> None:
         write_whole(target, temporary_folder=temporary_folder) as written,
     ):
         shutil.copyfileobj(file, written, _READ_BYTES)
+
+
+def write_new(path: str, text: str) -> bool:
+    """Write a small text file unless it exists; return whether this call wrote the file.
+
+    If the store does not support such requests, no call writes the file. A killed process can leave
+    an incomplete local file.
+
+    Raises:
+      UserError: The store does not answer, or denies access; or the disk is full.
+    """
+    import obstore
+    from obstore.exceptions import NotSupportedError
+
+    with contextlib.suppress(FileExistsError, NotSupportedError):
+        if not is_local(path):
+            store, key = open_store(path)
+            with explain(path):
+                obstore.put(store, key, text.encode(), mode="create")
+            return True
+        make_folder(path.rpartition("/")[0])
+        with _explain_full_disk(path), Path(path).open("x", encoding="utf-8") as file:
+            file.write(text)
+        local_folders.sync_file(path)
+        return True
+    return False
 
 
 @contextlib.contextmanager

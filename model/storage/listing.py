@@ -76,20 +76,24 @@ def find_file(path: str) -> ListedFile:
         return _object(path, obstore.head(store, key))
 
 
-def exists(path: str) -> bool:
-    """Return whether a file or a local folder exists.
+def find_size(path: str) -> int | None:
+    """Return the size of a file in bytes, or None if there is no such file.
 
     Raises:
       UserError: The store does not answer, or the user may not search a folder of the path.
     """
     try:
-        find_file(path)
+        return find_file(path).size
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     except OSError:
         check_searchable(path)
-        return False
-    return True
+        return None
+
+
+def exists(path: str) -> bool:
+    """Return whether a file or a local folder exists; see `find_size`."""
+    return find_size(path) is not None
 
 
 def list_files(folder: str) -> list[ListedFile]:

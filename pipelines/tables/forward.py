@@ -137,8 +137,9 @@ def row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
     )):  # fmt: skip
         return _as_numbers(pc.binary_length(values))
     if types.is_map(kind):
-        entries = pa.struct([kind.key_field, kind.item_field])
-        return row_bytes(values.cast(pa.list_(entries)))
+        entries = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
+        # A cast to lists aborts the process for some slices.
+        return row_bytes(pa.ListArray.from_arrays(values.offsets, entries))
     if is_list(kind):
         lengths = _as_numbers(pc.list_value_length(values))
         sums = np.concatenate([[0], np.cumsum(row_bytes(values.flatten()))])
@@ -146,6 +147,8 @@ def row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
         return np.asarray(sums[ends] - sums[ends - lengths], np.int64)
     if types.is_struct(kind):
         return sum(map(row_bytes, values.flatten()), np.zeros(len(values), np.int64))
+    if types.is_null(kind):
+        return np.zeros(len(values), np.int64)
     if types.is_primitive(kind) or types.is_fixed_size_binary(kind) or types.is_decimal(kind):
         return np.full(len(values), kind.bit_width // 8, np.int64)
     # Estimate the size of rare types. An average over the array would depend on the other rows.
@@ -177,12 +180,15 @@ def cut_by_bytes(
         held.append(batch)
         is_exact = has_dictionary(batch.schema)
         size += int(_batch_bytes(batch).sum()) if is_exact else batch.nbytes
+        del batch
         if size <= most_bytes:
             continue
         *pieces, held = _cut(held, most_bytes=most_bytes)
-        for piece in pieces:
+        if pieces:  # a copy does not keep the rows of these pieces in memory
             is_first = False
-            yield piece
+            held = [pa.concat_batches([each, each.slice(0, 0)]) for each in held]
+        while pieces:
+            yield pieces.pop(0)
         size = sum(int(_batch_bytes(each).sum()) for each in held)
     if held or is_first:
         yield held

@@ -22,6 +22,7 @@ from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, read_whole_lines, without_bom
 
 BLOCK_BYTES = 4 << 20  # the size of the whole lines that are parsed at once
+_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 RAW_LINE = "\0line"  # the column of whole lines
 JSON_TEXT = b"tt.json_text"  # the metadata of a column of JSON texts
 # The maximum nesting depth, including the object of the line. Arrow crashes at a much larger depth.
@@ -317,9 +318,9 @@ def _find_next(text: str, start: int) -> int:
 def dump_json(value: Any) -> str:
     """Return a value as JSON; NaN and infinite numbers become null."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return _ENCODE(value)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False)
+        return _ENCODE(_finite(value))
 
 
 def _finite(value: Any) -> Any:

@@ -1,15 +1,14 @@
-"""Read Parquet footers and rows, and write Parquet."""
+"""Read Parquet footers and rows."""
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 import pyarrow as pa
@@ -23,7 +22,6 @@ from tt.pipelines.tables.damage import explain_damage
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _SIGNATURE_BYTES = 28  # the signature after a plaintext footer, if columns are encrypted
-_ROW_GROUP_ROWS = 1 << 20
 _TAIL_BYTES = 64 << 10  # the end of a file that is read first; most footers are shorter
 
 
@@ -233,29 +231,6 @@ def changed_error(path: str) -> UserError:
         f"{path} has changed since the job was planned. Restore the file, or translate the new "
         "file into another folder"
     )
-
-
-@contextlib.contextmanager
-def table_writer(
-    handle: IO[bytes], schema: pa.Schema, *, compression: str
-) -> Iterator[Callable[[pa.Table], object]]:
-    """Open a Parquet writer; yield a function that writes a table as one or more row groups.
-
-    All settings that affect the bytes of the file are fixed here.
-    """
-    with pq.ParquetWriter(
-        handle,
-        schema,
-        compression=compression,
-        version="2.6",
-        data_page_version="1.0",
-        data_page_size=1 << 20,
-        use_dictionary=True,
-        write_statistics=True,
-        write_page_checksum=True,
-        store_schema=True,
-    ) as writer:
-        yield functools.partial(writer.write_table, row_group_size=_ROW_GROUP_ROWS)
 
 
 def schema_as_read(schema: pa.Schema) -> pa.Schema:

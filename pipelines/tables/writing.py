@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
-from typing import IO, Any
+import dataclasses
+import hashlib
+import io
+import itertools
+from collections.abc import Collection, Iterable
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 
 from tt.model.errors import ColumnsError
-from tt.pipelines.tables import parquet
+from tt.model.storage.files import open_input, write_whole
 from tt.pipelines.tables.columns import is_list, is_text
-from tt.pipelines.tables.formats import CSV, JSONL, PARQUET, PARQUET_SUFFIX
+from tt.pipelines.tables.formats import CSV, JSONL, PARQUET
+from tt.pipelines.tables.forward import cut_by_bytes
 from tt.pipelines.tables.jsonl import RAW_LINE, dump_json, splice
-from tt.pipelines.tables.text_files import CheckedFile
+from tt.pipelines.tables.parquet import schema_as_read
 
 _BATCH_ROWS = 1024
+_GROUP_BYTES = 64 << 20  # the maximum bytes of a row group, see `row_bytes`
 
 
 def check_schema(
@@ -60,7 +67,7 @@ def check_schema(
 
 def _parquet_can_hold(field: pa.Field) -> bool:
     try:
-        parquet.schema_as_read(pa.schema([field]))
+        schema_as_read(pa.schema([field]))
     except pa.ArrowException:
         return False
     return True
@@ -97,27 +104,110 @@ def _json_can_hold(kind: pa.DataType) -> bool:
     return _is_plain(kind)
 
 
-@contextlib.contextmanager
-def table_writer(
-    handle: IO[bytes], schema: pa.Schema, *, file_format: str, compression: str
-) -> Iterator[Callable[[pa.Table], object]]:
-    """Open a writer for several tables; yield a function that writes a table to the file.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableWriter:
+    """Writes tables to files.
 
-    Equal tables always give equal bytes. JSONL and CSV contain times and decimals as text. JSONL
-    contains null for NaN and infinite numbers.
+    The bytes of a file depend only on its rows, not on the tables in which they arrive. JSONL and
+    CSV contain times and decimals as text. JSONL contains null for NaN and infinite numbers.
+
+    Attributes:
+      file_format: One of FORMATS.
+      compression: One of COMPRESSIONS, or of TEXT_COMPRESSIONS for JSONL and CSV.
+      temporary_folder: See `write_whole`.
+      run_id: See `write_whole`.
     """
-    if file_format == PARQUET:
-        with parquet.table_writer(handle, schema, compression=compression) as write:
-            yield write
-        return
-    write_text = _write_jsonl if file_format == JSONL else _CsvWriter()
+
+    file_format: str
+    compression: str
+    temporary_folder: str
+    run_id: str = ""
+
+    def write(self, tables: Iterable[pa.Table], path: str) -> tuple[int, str]:
+        """Write tables to a file, which appears when it is complete.
+
+        Args:
+          tables: One or more tables with the same schema. If this raises an error, there is no
+            file.
+          path: The path of the file.
+
+        Returns:
+          The size of the file in bytes, and its SHA-256 checksum.
+        """
+        tables = iter(tables)
+        first = next(tables)  # most files are one table, so most work precedes opening the file
+        schema = first.schema
+        tables = itertools.chain(iter([first]), tables)
+        del first  # the iterator frees the memory before the next table arrives
+        with write_whole(path, temporary_folder=self.temporary_folder, run_id=self.run_id) as file:
+            output = _Output(file)
+            if self.file_format == PARQUET:
+                _write_parquet(tables, output, schema, compression=self.compression)
+            else:
+                with _compress(output, self.compression) as stream:
+                    if self.file_format == JSONL:
+                        _write_jsonl(tables, stream)
+                    else:
+                        _write_csv(tables, stream, schema)
+        return output.size, output.digest.hexdigest()
+
+
+class _Output(io.RawIOBase):
+    """Writes bytes to a file, and computes their number and their checksum."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.size, self.digest = file, 0, hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.size
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+        return len(data)
+
+
+def file_state(path: str) -> tuple[int, str]:
+    """Read an output file; return its size in bytes and its checksum, like `TableWriter.write`."""
+    with open_input(path) as file:
+        checksum = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
+        return file.tell(), checksum
+
+
+def _write_parquet(
+    tables: Iterable[pa.Table], output: _Output, schema: pa.Schema, *, compression: str
+) -> None:
+    # All settings that affect the bytes of the file are fixed here.
+    with pq.ParquetWriter(
+        output,
+        schema,
+        compression=compression,
+        version="2.6",
+        data_page_version="1.0",
+        data_page_size=1 << 20,
+        use_dictionary=True,
+        write_statistics=True,
+        write_page_checksum=True,
+        store_schema=True,
+    ) as writer:
+        batches = itertools.chain.from_iterable(map(pa.Table.to_batches, tables))
+        for piece in cut_by_bytes(batches, most_bytes=_GROUP_BYTES):
+            group = pa.Table.from_batches(piece, schema=schema)
+            del piece
+            with contextlib.suppress(pa.ArrowInvalid):  # too many values for one small dictionary
+                group = group.combine_chunks()
+            writer.write_table(group, row_group_size=max(1, group.num_rows))
+            del group  # frees the memory before the next rows arrive
+
+
+def _compress(output: _Output, compression: str) -> Any:
     if compression == "none":
-        yield lambda table: write_text(_as_text(table), handle)
-        return
-    content = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(content, compression) as compressed:
-        yield lambda table: write_text(_as_text(table), compressed)
-    handle.write(content.getvalue())
+        return output
+    return pa.CompressedOutputStream(pa.PythonFile(output, "w"), compression)
 
 
 def _as_text(table: pa.Table) -> pa.Table:
@@ -135,42 +225,33 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def _write_jsonl(table: pa.Table, handle: Any) -> None:
-    for batch in table.to_batches(_BATCH_ROWS):
-        rows = batch.to_pylist()
-        if RAW_LINE in table.schema.names:
-            lines = [splice(row.pop(RAW_LINE), row) for row in rows]
-        else:
-            lines = [dump_json(row).encode() for row in rows]
-        handle.write(b"".join(line + b"\n" for line in lines))
+def _write_jsonl(tables: Iterable[pa.Table], stream: Any) -> None:
+    for table in map(_as_text, tables):
+        for lines in map(_json_lines, table.to_batches(_BATCH_ROWS)):
+            stream.write(lines)
+        del table  # frees the memory before the next table arrives
 
 
-class _CsvWriter:
-    """Writes tables to a CSV file, after a line of column names."""
-
-    def __init__(self) -> None:
-        self._has_names = False
-
-    def __call__(self, table: pa.Table, handle: Any) -> None:
-        for index, field in enumerate(table.schema):
-            if pa.types.is_list(field.type):
-                column = pc.binary_join(table.column(index), " ")
-                table = table.set_column(index, field.name, column)
-        options = pa_csv.WriteOptions(include_header=not self._has_names)
-        pa_csv.write_csv(table, handle, options)
-        self._has_names = True
+def _json_lines(batch: pa.RecordBatch) -> bytes:
+    rows = batch.to_pylist()
+    if RAW_LINE in batch.schema.names:
+        lines = [splice(row.pop(RAW_LINE), row) for row in rows]
+    else:
+        lines = [dump_json(row).encode() for row in rows]
+    return b"".join(line + b"\n" for line in lines)
 
 
-def file_state(path: str) -> tuple[int, str]:
-    """Return the size of an output file in bytes, and its checksum.
+def _write_csv(tables: Iterable[pa.Table], stream: Any, schema: pa.Schema) -> None:
+    with pa_csv.CSVWriter(stream, _as_csv(schema.empty_table()).schema) as writer:
+        for table in map(_as_csv, tables):
+            writer.write_table(table)
+            del table  # frees the memory before the next table arrives
 
-    The checksum covers only the footer of a Parquet file, and the whole file in other formats.
 
-    Raises:
-      BadFileError: A file with the ending of Parquet is not readable Parquet.
-    """
-    if path.endswith(PARQUET_SUFFIX):
-        footer = parquet.read_footer(path)
-        return footer.size, footer.checksum
-    with CheckedFile(path) as file:
-        return file.finish()
+def _as_csv(table: pa.Table) -> pa.Table:
+    table = _as_text(table)
+    for index, field in enumerate(table.schema):
+        if pa.types.is_list(field.type):
+            column = pc.binary_join(table.column(index), " ")
+            table = table.set_column(index, field.name, column)
+    return table

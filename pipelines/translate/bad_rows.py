@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from tt.model.storage.files import delete, make_folder, open_binary, write_whole
 from tt.model.storage.paths import JOB_FOLDER
-from tt.pipelines.tables import parquet
 from tt.pipelines.tables.faults import FAULT, split_faults
 from tt.pipelines.translate.plan import InputFile
 
@@ -128,9 +127,9 @@ def _open_writer(path: str, **options: Any) -> Iterator[_Write]:
     make_folder(path.rpartition("/")[0])
     with (
         write_whole(path, **options) as handle,
-        parquet.table_writer(handle, _SCHEMA, compression="zstd") as write,
+        pq.ParquetWriter(handle, _SCHEMA, compression="zstd") as writer,
     ):
-        yield write
+        yield writer.write_table
 
 
 def _path_of(file: InputFile, *, plan_digest: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import apache_beam as beam
 
 from tt.model.engines.translator import Translator, Work
-from tt.model.storage.files import make_folder, read_bytes
+from tt.model.storage.files import read_bytes
 from tt.model.storage.listing import exists
 from tt.pipelines.inference.text_model import Languages, translate_by_language
 from tt.pipelines.inference.transforms import TranslatorDoFn
@@ -29,7 +29,6 @@ from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import split_sentences
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.job_folder import (
-    SENTENCES_FOLDER,
     group_path,
     sentences_path,
     write_json,
@@ -242,7 +241,6 @@ class _TranslateSentences(TranslatorDoFn):
         path = group_path(group[0], plan_digest=options.plan_digest)
         if (counts := _read_record(f"{options.output}/{path}")) is None:
             counts = self._translate(group[1])
-            make_folder(f"{options.output}/{path}".rpartition("/")[0])
             write_json(counts, output=options.output, path=path, run_id=options.run_id)
         yield counts
 
@@ -288,6 +286,5 @@ def _read_record(path: str) -> dict[str, Any] | None:
 
 def _record(counts: Mapping[str, Any], *, options: UnitOptions) -> None:
     """Write the counts of all groups, so that a later run skips this transform."""
-    make_folder(f"{options.output}/{SENTENCES_FOLDER}")
     path = sentences_path(options.plan_digest)
     write_json(counts, output=options.output, path=path, run_id=options.run_id)

@@ -18,7 +18,6 @@ from tt.model.errors import UserError
 from tt.model.json_files import describe_differences
 from tt.model.storage.files import (
     delete_folder,
-    make_folder,
     move,
     open_binary,
     read_bytes,
@@ -280,9 +279,13 @@ def _outputs(plan: Mapping[str, Any], existing: set[str]) -> set[str]:
 
 def write_json(content: Mapping[str, Any], *, output: str, path: str, run_id: str) -> None:
     """Write a JSON file in an output folder; the file is either complete or absent."""
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     folder = f"{output}/{JOB_FOLDER}"
-    write_text(f"{output}/{path}", text, temporary_folder=folder, run_id=run_id)
+    write_text(f"{output}/{path}", to_text(content), temporary_folder=folder, run_id=run_id)
+
+
+def to_text(content: Mapping[str, Any]) -> str:
+    """Return the content of a JSON file in an output folder."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -342,7 +345,6 @@ def write_counted(
 ) -> None:
     """Write the record of a file whose rows have been counted, or of a bad file."""
     path = f"{FILES_FOLDER}/{file.relative_path}.json"
-    make_folder(f"{output}/{path}".rpartition("/")[0])
     content = {"plan_digest": plan_digest, "file": _as_json(file)}
     write_json(content, output=output, path=path, run_id=run_id)
 

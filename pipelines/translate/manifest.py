@@ -14,7 +14,6 @@ from tt.model.engines.translator import Work
 from tt.model.errors import counted
 from tt.model.inspection.blocks import Facts, Table
 from tt.model.storage.files import read_bytes
-from tt.model.storage.listing import exists
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.runners.formatting import describe_sentences, format_price, format_seconds
 from tt.pipelines.texts.limits import FLAGS
@@ -62,7 +61,7 @@ class UnitStatistics:
       plan_digest: The digest of the plan.
       skipped: Why the unit has no output file; "" if it has one.
       output_bytes: The size of the output file, in bytes.
-      output_checksum: The checksum of the output file, or only of its footer if it is Parquet.
+      output_checksum: The SHA-256 checksum of the output file.
       rows_by_status: The number of rows with each of the STATUSES, by text column.
       rows_by_flag: The number of rows with each of the FLAGS, by text column.
       rows_by_worst_status: The number of rows by the worst status of their text columns.
@@ -148,11 +147,10 @@ class UnitStatistics:
 
 def read_statistics(*, output: str, path: str) -> UnitStatistics | None:
     """Read the statistics of a unit; return None if the file is missing, damaged or outdated."""
-    if not exists(f"{output}/{path}"):
-        return None
-    content = read_bytes(f"{output}/{path}")
     try:
-        return UnitStatistics.from_json(json.loads(content))
+        return UnitStatistics.from_json(json.loads(read_bytes(f"{output}/{path}")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
 

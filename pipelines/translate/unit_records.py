@@ -1,20 +1,20 @@
 """The records of units, which show what is finished.
 
-A unit is finished if its output file exists and matches its record, `_tt/units/...json`. The record
-is written after the output file, so a unit that was interrupted is translated again.
+A unit is finished if its output file has the size in its record, `_tt/units/...json`. The record is
+written after the output file, so a unit that was interrupted is translated again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from tt.model.errors import BadFileError, counted
-from tt.model.storage.files import make_folder
-from tt.model.storage.listing import exists, list_files
+from tt.model.errors import counted
+from tt.model.storage.files import write_new
+from tt.model.storage.listing import find_size, list_files
 from tt.model.storage.stores import StorageOptions
 from tt.pipelines.memory.memory import TranslationMemory
 from tt.pipelines.tables.writing import file_state
-from tt.pipelines.translate.job_folder import statistics_path, write_json
+from tt.pipelines.translate.job_folder import statistics_path, to_text, write_json
 from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
 from tt.pipelines.translate.options import SKIP, TranslateOptions
 from tt.pipelines.translate.plan import UNITS_FOLDER, TableUnit
@@ -70,13 +70,7 @@ def find_finished(unit: TableUnit, *, options: UnitOptions) -> UnitStatistics | 
         return found
     if found.skipped:
         return found if unit.file.is_removed or options.job.on_bad_file == SKIP else None
-    path = f"{options.output}/{unit.output_path}"
-    if not exists(path):
-        return None
-    try:
-        is_whole = file_state(path) == (found.output_bytes, found.output_checksum)
-    except BadFileError:
-        return None
+    is_whole = find_size(f"{options.output}/{unit.output_path}") == found.output_bytes
     return found if is_whole else None
 
 
@@ -113,23 +107,22 @@ def mark_reused(found: UnitStatistics, options: UnitOptions) -> UnitStatistics:
     return dataclasses.replace(found, was_reused=True, run_rows=0, run_characters=0)
 
 
-def record_unit(
-    unit: TableUnit, statistics: UnitStatistics, *, options: UnitOptions
-) -> UnitStatistics:
+def record_unit(statistics: UnitStatistics, *, options: UnitOptions) -> UnitStatistics:
     """Write the record of a unit, and return a record that matches the output file.
 
-    Two simultaneous attempts may write different scores, because processors round differently. The
-    second attempt may replace the output file before or after the first one writes its record. The
-    attempt that writes the last record compares this record with the file, so both match in the
-    end.
+    Two simultaneous attempts may write different scores, because processors round differently. Both
+    may replace the output file before one of them writes its record. Therefore, an attempt that
+    finds another record compares the file with its own record after it has written that. The
+    attempt that writes the last record sees the last file.
     """
+    path = f"{options.output}/{statistics_path(statistics.output_path)}"
+    if write_new(path, to_text(statistics.to_json())):
+        return statistics
     while True:
         write_statistics(statistics, options=options)
-        size, checksum = file_state(f"{options.output}/{unit.output_path}")
+        size, checksum = file_state(f"{options.output}/{statistics.output_path}")
         if (size, checksum) == (statistics.output_bytes, statistics.output_checksum):
             return statistics
-        if found := find_finished(unit, options=options):  # the other attempt's record
-            return mark_reused(found, options)
         # The other attempt translated the same rows, so only the bytes differ.
         statistics = dataclasses.replace(statistics, output_bytes=size, output_checksum=checksum)
 
@@ -137,5 +130,4 @@ def record_unit(
 def write_statistics(statistics: UnitStatistics, *, options: UnitOptions) -> None:
     """Write the record of a unit, without a check of the output file."""
     path = statistics_path(statistics.output_path)
-    make_folder(f"{options.output}/{path}".rpartition("/")[0])
     write_json(statistics.to_json(), output=options.output, path=path, run_id=options.run_id)

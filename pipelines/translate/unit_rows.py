@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tt.model.errors import BadFileError
-from tt.model.storage.files import make_folder, open_binary, write_whole
+from tt.model.storage.files import open_binary, write_whole
 from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
@@ -177,7 +177,6 @@ def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> I
 def _write_rows(tables: Iterator[pa.Table], *, unit: TableUnit, options: UnitOptions) -> int:
     """Write the rows of a unit to its `rows_path`; return the number of rows."""
     path = f"{options.output}/{unit.rows_path}"
-    make_folder(path.rpartition("/")[0])
     compressed = pa.ipc.IpcWriteOptions(compression="lz4")
     first = next(tables)
     rows = 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,20 +16,20 @@ import pyarrow as pa
 from tt.model.engines.batching import begin_rows
 from tt.model.engines.translator import Translator, Work
 from tt.model.errors import BadFileError, UserError
-from tt.model.storage.files import make_folder, write_whole
 from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import make_valid
 from tt.pipelines.tables.formats import PARQUET
-from tt.pipelines.tables.forward import ForwardReader, read_rows
+from tt.pipelines.tables.forward import ForwardReader
 from tt.pipelines.tables.lakehouse import fit_rows
-from tt.pipelines.tables.writing import file_state, table_writer
+from tt.pipelines.tables.writing import TableWriter
 from tt.pipelines.texts.remembering import Learned
 from tt.pipelines.texts.translating import TranslatedTexts
+from tt.pipelines.translate import plan
 from tt.pipelines.translate.manifest import UnitStatistics
 from tt.pipelines.translate.options import SKIP
-from tt.pipelines.translate.pairs import PAIR_SCHEMA, make_pairs
+from tt.pipelines.translate.pairs import make_pairs
 from tt.pipelines.translate.plan import TableUnit
 from tt.pipelines.translate.previous import count_null_keys, merge_rows, unknown_rows
 from tt.pipelines.translate.table import (
@@ -142,7 +141,7 @@ def _write_unit(unit: TableUnit, attempt: _Attempt) -> UnitStatistics:
         statistics = dataclasses.replace(_new_statistics(unit, options), skipped=str(error))
         write_statistics(statistics, options=options)
         return statistics
-    return record_unit(unit, statistics, options=options)
+    return record_unit(statistics, options=options)
 
 
 def _translate_rows(unit: TableUnit, attempt: _Attempt) -> Iterator[_Translated]:
@@ -251,7 +250,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
                     memory=options.memory,
                 )
             )
-            for table in _read_groups(path, footer, checksum=found.output_checksum)
+            for table in _read_output(path, footer)
         )
         done = _write_output(retried, unit=unit, attempt=attempt)
     except BadFileError:
@@ -269,15 +268,15 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
         kept_rows=found.kept_rows,
         null_keys=found.null_keys,
     )
-    return record_unit(unit, statistics, options=options)
+    return record_unit(statistics, options=options)
 
 
-def _read_groups(path: str, footer: parquet.Contents, *, checksum: str) -> Iterator[pa.Table]:
-    """Yield the row groups of an output file as tables; a file without rows gives one table."""
-    first = 0
-    for rows in footer.group_rows or (0,):
-        yield read_rows(path=path, first_row=first, rows=rows, footer_checksum=checksum)
-        first += rows
+def _read_output(path: str, footer: parquet.Contents) -> Iterator[pa.Table]:
+    rows = footer.rows or 0
+    with ForwardReader(
+        path, footer_checksum=footer.checksum, end=rows, most_rows=max(1, rows)
+    ) as reader:
+        yield from reader.pieces(first_row=0, rows=rows, most_bytes=plan.UNIT_BYTES)
 
 
 def _write_output(
@@ -286,43 +285,17 @@ def _write_output(
     start = time.monotonic()
     options = attempt.options
     path = f"{options.output}/{unit.output_path}"
-    make_folder(path.rpartition("/")[0])
     counts: dict[str, Any] = {}
-    learned: list[Learned] = []
-    first = next(translated)  # most units are one table, so most work precedes opening the file
-    corpus = options.job.corpus
-    schema = first.table.schema if corpus is None else PAIR_SCHEMA
-    translated = itertools.chain([first], translated)
-    del first
-    with write_whole(
-        path, temporary_folder=f"{options.output}/{JOB_FOLDER}", run_id=options.run_id
-    ) as handle:
-        with table_writer(
-            handle,
-            schema,
-            file_format=options.job.format,
-            compression=str(options.job.compression),
-        ) as write:
-            for each in translated:
-                if corpus is None:
-                    valid, invalid = make_valid(each.table)  # readers refuse texts without UTF-8
-                    write(valid)
-                    add_counts(counts, {"invalid_cells": invalid})
-                    del valid
-                else:
-                    pairs, dropped = make_pairs(each.table, fields=options.table, options=corpus)
-                    write(pairs)
-                    add_counts(counts, {"rows_dropped": dropped})
-                add_counts(counts, count_table(each.table, each.found, options=options.table))
-                add_counts(counts, {"kept_rows": each.kept_rows, "null_keys": each.null_keys})
-                learned += each.found.learned
-                del each  # frees the memory before the next table is read
-        if options.memory is not None:  # before the record, so that no entry is lost
-            options.memory.store(learned)
-        _check_unfinished(unit, attempt)
+    writer = TableWriter(
+        file_format=options.job.format,
+        compression=str(options.job.compression),
+        temporary_folder=f"{options.output}/{JOB_FOLDER}",
+        run_id=options.run_id,
+    )
+    tables = _count_tables(translated, counts=counts, unit=unit, attempt=attempt)
+    size, checksum = writer.write(tables, path)
     if options.is_deduplicated:  # `deduplication.py` has counted these texts
         counts["remembered_texts"] = 0
-    size, checksum = file_state(path)
     written = counts.pop("rows")
     for rows in (written, *(sum(each.values()) for each in counts["rows_by_status"].values())):
         if rows != unit.rows:
@@ -336,6 +309,40 @@ def _write_output(
         run_characters=counts["source_characters"],
         **{**counts, "work": Work(**counts["work"])},
     )
+
+
+def _count_tables(
+    translated: Iterator[_Translated],
+    *,
+    counts: dict[str, Any],
+    unit: TableUnit,
+    attempt: _Attempt,
+) -> Iterator[pa.Table]:
+    """Yield the tables to write, and add up the counts of their rows.
+
+    Raises:
+      _FinishedMeanwhileError: Another attempt has finished the unit, so the file must not appear.
+    """
+    options = attempt.options
+    learned: list[Learned] = []
+    for each in translated:
+        if options.job.corpus is None:
+            table, invalid = make_valid(each.table)  # readers refuse texts without UTF-8
+            add_counts(counts, {"invalid_cells": invalid})
+        else:
+            table, dropped = make_pairs(
+                each.table, fields=options.table, options=options.job.corpus
+            )
+            add_counts(counts, {"rows_dropped": dropped})
+        add_counts(counts, count_table(each.table, each.found, options=options.table))
+        add_counts(counts, {"kept_rows": each.kept_rows, "null_keys": each.null_keys})
+        learned += each.found.learned
+        del each  # frees the memory before the next table is read
+        yield table
+        del table
+    if options.memory is not None:  # before the record, so that no entry is lost
+        options.memory.store(learned)
+    _check_unfinished(unit, attempt)
 
 
 def _new_statistics(unit: TableUnit, options: UnitOptions) -> UnitStatistics:

@@ -10,7 +10,7 @@ from translation_jobs import TWO_WORKERS, translate
 
 from tt.model.errors import UserError
 from tt.pipelines.inference import model_loading
-from tt.pipelines.tables import parquet
+from tt.pipelines.tables import writing
 
 UNIT_ROWS = 30
 PAUSE = 0.02  # seconds, during the translation and during the write of a unit
@@ -25,19 +25,19 @@ class SlowReverser(Reverser):
 
 
 @contextlib.contextmanager
-def slow_writer(handle, schema, **options):
+def write_slowly(path, **options):
     """Leave half of the bytes in the file for a while."""
     content = io.BytesIO()
-    with table_writer(content, schema, **options) as write:
-        yield write
-    half = len(content.getvalue()) // 2
-    handle.write(content.getvalue()[:half])
-    handle.flush()
-    time.sleep(PAUSE)
-    handle.write(content.getvalue()[half:])
+    with write_whole(path, **options) as file:
+        yield content
+        half = len(content.getvalue()) // 2
+        file.write(content.getvalue()[:half])
+        file.flush()
+        time.sleep(PAUSE)
+        file.write(content.getvalue()[half:])
 
 
-table_writer = parquet.table_writer
+write_whole = writing.write_whole
 
 
 def run_tt_slowly(arguments):
@@ -54,7 +54,7 @@ def translate_slowly(source, output, options=()):
       output: The output folder.
       options: Pairs of the names and values of further options.
     """
-    parquet.table_writer = slow_writer
+    writing.write_whole = write_slowly
     try:
         summary = translate(
             source,

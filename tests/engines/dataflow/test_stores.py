@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -96,7 +97,20 @@ def test_a_writer_that_is_left_publishes_nothing(folder, size):
     assert listing.list_folder(folder) == [path]
 
 
-def test_only_one_process_has_a_lock(folder):
+def test_only_one_process_creates_a_file_or_has_a_lock(folder):
+    results = []
+
+    def create(number):
+        if files.write_new(f"{folder}/new", str(number)):
+            results.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert files.read_text(f"{folder}/new") == str(*results)
+
     lock = {"folder": folder, "remedy": "wait"}
     with lock_object(f"{folder}/lock", **lock) as is_exclusive:
         assert is_exclusive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gzip
 import io
 import json
@@ -133,3 +134,48 @@ def test_a_job_is_submitted_without_reading_its_tables(object_store, ending):
     for number in range(3):
         assert object_store.count(under=f"{folder}/{number}.{ending}") <= 3
         assert object_store.served(under=f"{folder}/{number}.{ending}") <= 1_000_000
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"format": "csv"}, {"format": "jsonl", "compression": "zstd"}], ids=str
+)
+def test_no_output_file_is_read_back(object_store, options):
+    """A run that resumes a job reads the records of its units, and the sizes of the outputs."""
+    source, output = f"{object_store.bucket}/in/a.parquet", f"{object_store.bucket}/out"
+    put(source, numbered(95), row_group_size=10)
+
+    def run(*, lost=()):
+        delete(lost)
+        job = request(source, output, text_columns=("text",), unit_rows=10, **options).plan()
+        object_store.forget()
+        assert job.run().rows == 95
+        return (
+            counts_of(object_store, lambda path: "/_tt/" not in path),
+            counts_of(object_store, lambda path: "/_tt/units/" in path),
+        )
+
+    outputs, records = run()
+    # A unit looks for its record when it begins and when it ends, and then writes the record.
+    assert (len(outputs), len(records)) == (10, 10)
+    assert outputs == {path: {"upload": 1} for path in outputs}
+    assert records == {path: {"media": 2, "upload": 1} for path in records}
+    manifest = f"{output}/_tt/manifest.json"
+    size_known = {path: {"object": 1} for path in outputs}
+    record_read = {path: {"media": 1} for path in records}
+    assert run(lost=[manifest]) == (size_known, record_read)
+    # If a record already exists, another attempt may have written it and the output file. This is
+    # the only reason to read an output file.
+    lost, record = next(iter(outputs)), next(iter(records))
+    assert run(lost=[manifest, lost]) == (
+        {**size_known, lost: {"object": 3, "upload": 1, "media": 1}},
+        {**record_read, record: {"media": 3, "upload": 2}},
+    )
+
+
+def counts_of(object_store, is_counted):
+    """Return the numbers of requests for the objects of a job's output folder, by object."""
+    folder = f"{object_store.bucket}/out"
+    return {
+        path: dict(collections.Counter(r.kind for r in object_store.requests if r.path == path))
+        for path in filter(is_counted, object_store.objects(folder))
+    }

@@ -18,7 +18,7 @@ from tt.pipelines.tables import delimited, jsonl
 from tt.pipelines.tables.faults import split_faults
 from tt.pipelines.tables.forward import read_rows
 from tt.pipelines.tables.reading import OpenTable, scan_file
-from tt.pipelines.tables.writing import table_writer
+from tt.pipelines.tables.writing import TableWriter
 
 COMPRESS = {
     "": bytes,
@@ -245,16 +245,11 @@ def test_written_tables_can_be_read(tmp_path_factory, table, file_format):
     names, rows = table
     table = pa.table([list(column) for column in zip(*rows, strict=True)], names=names)
     path = tmp_path_factory.mktemp("written") / f"a.{file_format}"
-    with (
-        path.open("wb") as file,
-        table_writer(
-            file,
-            table.schema,
-            file_format=file_format,
-            compression="zstd" if file_format == "parquet" else "none",
-        ) as write,
-    ):
-        write(table)
+    compression = "zstd" if file_format == "parquet" else "none"
+    writer = TableWriter(
+        file_format=file_format, compression=compression, temporary_folder=str(path.parent)
+    )
+    writer.write([table], str(path))
     found, faults = read_table(path)
     assert not faults
     assert found.to_pylist() == table.to_pylist()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import itertools
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fakes import Reverser
@@ -17,6 +20,9 @@ from translation_jobs import load_nothing, manifest, numbered, read_all, transla
 
 from tt.model.errors import UnfinishedError
 from tt.model.storage.files import read_bytes
+from tt.pipelines.tables.writing import TableWriter, file_state
+from tt.pipelines.translate.manifest import UnitStatistics, read_statistics
+from tt.pipelines.translate.unit_records import record_unit
 
 OUT = "mem://bucket/out"
 
@@ -74,6 +80,36 @@ def test_two_runs_at_the_same_time_leave_one_complete_output(tmp_path, attempt, 
     tables = [pq.read_table(io.BytesIO(read_bytes(path))) for path in paths]
     assert [text for table in tables for text in table["translation"].to_pylist()] == turned(40)
     assert not [path for path in MemoryStore.paths() if path.endswith(".tmp")]
+    MemoryStore.clear()
+
+
+@pytest.mark.parametrize("folder", ["mem://bucket/out", ""], ids=["object store", "local"])
+@pytest.mark.parametrize("order", sorted(set(itertools.permutations("AABB"))), ids="".join)
+def test_the_record_of_two_attempts_has_the_checksum_of_the_last_file(tmp_path, folder, order):
+    """Each attempt first writes the output file, and then its record."""
+    MemoryStore.clear()
+    output = folder or str(tmp_path)
+    (tmp_path / "_tt/units").mkdir(parents=True)
+    options = types.SimpleNamespace(output=output, run_id="r")
+    writer = TableWriter(
+        file_format="jsonl", compression="none", temporary_folder=f"{output}/_tt", run_id="r"
+    )
+    written = {}
+    for name in order:
+        if name in written:
+            size, checksum = written[name]
+            statistics = UnitStatistics(
+                output_path="a.jsonl", relative_path="a", first_row=0, rows=1, output_bytes=size,
+                output_checksum=checksum, worker={"name": name},
+            )  # fmt: skip
+            returned = record_unit(statistics, options=options)
+        else:
+            table = pa.table({"text": [name]})
+            written[name] = writer.write([table], f"{output}/a.jsonl")
+    assert written["A"][0] == written["B"][0]
+    found = read_statistics(output=output, path="_tt/units/a.json")
+    assert (found.output_bytes, found.output_checksum) == file_state(f"{output}/a.jsonl")
+    assert returned == found
     MemoryStore.clear()
 
 

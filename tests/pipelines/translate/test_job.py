@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from translation_jobs import (
     read_all,
     translate,
     turned,
+    unit_statistics,
     without_run,
     write,
 )
@@ -243,6 +245,20 @@ def test_pages_of_the_output_have_checksums(tmp_path):
     damage_text(path, b"3 wor")
     with pytest.raises(OSError, match="CRC"):
         pq.read_table(path, page_checksum_verification=True)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "csv", "jsonl"])
+def test_unit_records_have_the_sizes_and_checksums_of_the_output_files(tmp_path, file_format):
+    source, out = write(tmp_path / "in.parquet", numbered(40)), tmp_path / "out"
+    translate(source, out, text_columns=("text",), unit_rows=10, format=file_format)
+    found = {path.name: path.read_bytes() for path in out.glob(f"*.{file_format}")}
+    assert {
+        unit["output_path"]: (unit["output_bytes"], unit["output_checksum"])
+        for unit in unit_statistics(out)
+    } == {
+        name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in found.items()
+    }
+    assert len(found) == 4
 
 
 def test_two_workers_share_one_model_and_write_the_same_files(tmp_path):

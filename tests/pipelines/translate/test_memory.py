@@ -14,6 +14,7 @@ import pytest
 from fakes import fail_at, reverse
 from translation_jobs import manifest, output_bytes, outputs, read, read_all, translate, write
 
+from tt.pipelines.tables import writing
 from tt.pipelines.translate import plan as plans
 
 ROOT = Path(__file__).parents[3]
@@ -78,6 +79,7 @@ def test_only_a_limited_part_of_a_unit_is_in_memory(tmp_path, use_dictionary):
 def skewed(tmp_path, monkeypatch):
     """A table with some long rows, so that a unit is divided into several tables."""
     monkeypatch.setattr(plans, "UNIT_BYTES", 20_000)
+    monkeypatch.setattr(writing, "_GROUP_BYTES", 20_000)
     notes = [f"{number} " * (400 if 30 <= number < 60 else 1) for number in range(400)]
     texts = [f"row {number}" for number in range(400)]
     return pa.table({"id": range(400), "text": texts, "note": notes})
