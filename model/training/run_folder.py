@@ -365,9 +365,10 @@ class RunFolder:
         try:
             yield
         except OSError as error:
+            place = error.filename or f"the run folder {self.path}"
             raise UserError(
-                f"the run folder {self.path} cannot be read ({plain_reason(error)}). Check the "
-                "path and your permissions, or choose another `run`"
+                f"{place} cannot be read ({plain_reason(error)}). Check the path and your "
+                "permissions, or choose another `run`"
             ) from error
 
     def _has_config(self) -> bool:

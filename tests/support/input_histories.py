@@ -33,7 +33,7 @@ COLUMNS = {
     "none": lambda count: {},
 }
 PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
-SOUND, LOST, BROKEN, BAD = "sound", "a unit is lost", "broken at the end", "bad"
+SOUND, LOST, BAD_ROW, BAD = "sound", "a unit is lost", "the last row is bad", "bad"
 SAFE = ("add", "change", "change", "retype", "touch", "convert", "repair")
 GONE = ("remove", "remove", "remove", "come_back", "come_back", "come_back", "restore")
 ALL = (*SAFE, *GONE, "swap", "swap", "rename", "damage", "damage", "damage")
@@ -47,18 +47,18 @@ class File:
       content: The bytes of the file.
       changed: The modification time in nanoseconds. No two versions have the same one.
       columns: The columns of the file, a key of `COLUMNS`.
-      texts: The texts of the file; if the file is damaged, the texts before the damage.
-      state: `SOUND`; `LOST` if a row group of a Parquet file cannot be read; `BROKEN` if the last
-        line of a text file is damaged; or `BAD` if nothing can be read.
-      readable: The texts that can be read.
+      texts: The texts of the file; None for a bad row.
+      state: `SOUND`; `LOST` if a row group of a Parquet file cannot be read; `BAD_ROW` if the last
+        line of a text file is bad; or `BAD` if nothing can be read.
+      readable: The rows of the output.
     """
 
     content: bytes
     changed: int
     columns: str
-    texts: tuple[str, ...]
+    texts: tuple[str | None, ...]
     state: str = SOUND
-    readable: tuple[str, ...]
+    readable: tuple[str | None, ...]
 
 
 def stem(name: str) -> str:
@@ -105,7 +105,7 @@ class History:
     def finish(self) -> None:
         """Note that a run has ended, so that the output has the translations of all files."""
         now = {name: file for name, file in self.files.items() if not self.is_skipped(name)}
-        taken = {stem(name) for name in [*now, *self.skipped_late()]}
+        taken = set(map(stem, now))
         kept = {
             name: file
             for name, file in self.expected.items()
@@ -115,15 +115,7 @@ class History:
 
     def is_skipped(self, name: str) -> bool:
         """Return whether nothing of a file of the folder can be translated."""
-        return self.files[name].state in (BAD, BROKEN)
-
-    def skipped_late(self) -> list[str]:
-        """Return the damaged files that look sound to the plan, which reads their beginning."""
-        return [
-            name
-            for name, file in self.files.items()
-            if file.state == BROKEN and len(file.content) > self.head_bytes
-        ]
+        return self.files[name].state == BAD
 
     def add(self) -> None:
         name = self.chooser.choice(NAMES) + self.chooser.choice(SUFFIXES)
@@ -141,7 +133,8 @@ class History:
         """Write a file again with the same texts, and with other columns or types."""
         name = self.chooser.choice(self._movable())
         columns = self.chooser.choice(list(COLUMNS))
-        self._write(name, self._new_file(name, texts=self.files[name].texts, columns=columns))
+        texts = tuple(filter(None, self.files[name].texts))
+        self._write(name, self._new_file(name, texts=texts, columns=columns))
 
     def touch(self) -> None:
         name = self.chooser.choice(self._movable())
@@ -207,7 +200,7 @@ class History:
         file = self.files.get(name)
         if file is None or file.state != SOUND:
             file = self._new_file(name)
-        damaged = {"content": b'text\n"not closed\n{', "state": BAD, "readable": ()}
+        damaged = {"content": b"\xff\xfein UTF-16", "state": BAD, "readable": ()}
         if self.chooser.random() < 0.5 and len(file.texts) > 2:  # longer than the head
             damaged = self._damage_late(name, file)
         self._write(name, dataclasses.replace(file, changed=next(self._times), **damaged))
@@ -216,14 +209,21 @@ class History:
         damaged = [name for name, file in self.files.items() if file.state != SOUND]
         if damaged:
             name = self.chooser.choice(damaged)
-            texts, columns = self.files[name].texts, self.files[name].columns
+            texts = tuple(filter(None, self.files[name].texts))
+            columns = self.files[name].columns
             self._write(name, self._new_file(name, texts=texts, columns=columns))
 
     def _damage_late(self, name: str, file: File) -> dict[str, object]:
         """Return the changes of a file to damage it behind its beginning."""
         if not name.endswith(".parquet"):
             end = b'"not closed' if name.endswith(".csv") else b'{"text": "not closed'
-            return {"content": file.content + end, "state": BROKEN, "readable": ()}
+            texts = (*file.texts, None)
+            return {
+                "content": file.content + end,
+                "state": BAD_ROW,
+                "texts": texts,
+                "readable": texts,
+            }
         footer = pq.read_metadata(io.BytesIO(file.content))
         group = self.chooser.randrange(footer.num_row_groups)
         start = footer.row_group(group).column(0).data_page_offset

@@ -120,13 +120,6 @@ def test_output_folder_with_special_characters(tmp_path, corpus):
     assert not (output / "_work").exists()
 
 
-def test_glob_characters_in_an_object_store_folder_are_an_error(corpus):
-    with pytest.raises(
-        UserError, match=r"^mem://bucket/a\[1\] contains one of the characters \* \? "
-    ):
-        preprocess(sources=[corpus], options=options("mem://bucket/a[1]"))
-
-
 @pytest.mark.parametrize("name", ["_Encode", "_Merge"])
 def test_output_deleted_while_the_job_runs(tmp_path, monkeypatch, corpus, name):
     step = {"_Encode": encode_steps, "_Merge": merge_steps}[name]

@@ -7,7 +7,6 @@ import google.auth.exceptions
 import grpc
 import pytest
 import requests
-from apache_beam.io.aws.clients.s3.messages import S3ClientError
 from apache_beam.runners.portability import portable_runner
 from command_line import TEXTS, last_error, run, write_corpus
 
@@ -108,8 +107,6 @@ SERVICES = [
     (google.auth.exceptions.DefaultCredentialsError("no key"), "Google Cloud", "no key"),
     (google.auth.exceptions.TransportError("lost"), "Google Cloud", "lost"),
     (google.api_core.exceptions.Forbidden("no"), "Google Cloud", "403 no"),
-    (S3ClientError("Access Denied", 403), "Amazon S3", "Access Denied"),
-    (like("botocore.exceptions.ClientError", "AccessDenied"), "Amazon S3", "AccessDenied"),
     (requests.ConnectionError("lost"), "a server", "lost"),
     (Lost(), "the job service", "Socket closed"),
     (grpc.FutureTimeoutError(), "the job service", "FutureTimeoutError"),

@@ -192,7 +192,7 @@ def test_an_unreadable_file_gives_a_one_line_error(tmp_path, remote, monkeypatch
             raise PermissionError(13, "no access")
 
     on_open(monkeypatch, forbid)
-    with pytest.raises(UserError, match=rf"^{REMOTE}/{name} cannot be read: no access\. .*"):
+    with pytest.raises(UserError, match=rf"{REMOTE}/{name} .*no access[).]"):
         stage(tmp_path)
     assert MANIFEST_FILE not in contents(tmp_path / "ab12")
 

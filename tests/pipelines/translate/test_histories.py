@@ -41,7 +41,9 @@ def check(output, history):
         rows = found.setdefault(name.rpartition("-of-")[0].rpartition("-")[0], [])
         rows += zip(table["text"].to_pylist(), table["translation"].to_pylist(), strict=True)
     assert found == {
-        name: [(text, reverse(text)) for text in texts] for name, texts in expected.items() if texts
+        name: [(text, text and reverse(text)) for text in texts]
+        for name, texts in expected.items()
+        if texts
     }
     counts = manifest(output)
     rows = sum(map(len, expected.values()))
