@@ -187,7 +187,7 @@ class History:
         before = self.chooser.choice(self._movable())
         after = stem(before) + self.chooser.choice(SUFFIXES)
         texts = self._texts(len(self.files[before].texts))
-        texts = self.chooser.choice([texts, self.files[before].texts])
+        texts = self.chooser.choice([texts, tuple(filter(None, self.files[before].texts))])
         if after != before:
             self._remove(before)
             self._write(after, self._new_file(after, texts=texts))
