@@ -365,7 +365,8 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            place = error.filename or f"the run folder {self.path}"
+            inside = error.filename if error.filename != self.path else None
+            place = inside or f"the run folder {self.path}"
             raise UserError(
                 f"{place} cannot be read ({plain_reason(error)}). Check the path and your "
                 "permissions, or choose another `run`"
