@@ -171,15 +171,16 @@ def delete(paths: Sequence[str]) -> None:
     Raises:
       UserError: The store does not answer, or denies access.
     """
-    import obstore
-
     remote: dict[str, list[str]] = {}
     for path in paths:
         if is_local(path):
             Path(path).unlink(missing_ok=True)
         else:
-            remote.setdefault(split_path(path)[0], []).append(split_path(path)[1])
+            root, key = split_path(path)
+            remote.setdefault(root, []).append(key)
     for root, keys in remote.items():
+        import obstore
+
         store, _ = open_store(root)
         try:
             with explain(root):
@@ -373,19 +374,21 @@ def write_new(path: str, text: str) -> bool:
     Raises:
       UserError: The store does not answer, or denies access; or the disk is full.
     """
+    if is_local(path):
+        make_folder(path.rpartition("/")[0])
+        with contextlib.suppress(FileExistsError):
+            with _explain_full_disk(path), Path(path).open("x", encoding="utf-8") as file:
+                file.write(text)
+            local_folders.sync_file(path)
+            return True
+        return False
     import obstore
     from obstore.exceptions import NotSupportedError
 
+    store, key = open_store(path)
     with contextlib.suppress(FileExistsError, NotSupportedError):
-        if not is_local(path):
-            store, key = open_store(path)
-            with explain(path):
-                obstore.put(store, key, text.encode(), mode="create")
-            return True
-        make_folder(path.rpartition("/")[0])
-        with _explain_full_disk(path), Path(path).open("x", encoding="utf-8") as file:
-            file.write(text)
-        local_folders.sync_file(path)
+        with explain(path):
+            obstore.put(store, key, text.encode(), mode="create")
         return True
     return False
 

@@ -121,7 +121,7 @@ def list_files(folder: str) -> list[ListedFile]:
 
 
 def _list_objects(folder: str, *, most: int = 1000) -> Iterator[ListedFile]:
-    """Yield the objects below a folder; each request returns at most `most` objects."""
+    """Yield the objects below a folder, in pages of at most `most` objects."""
     import obstore
 
     store, prefix = open_store(folder)
