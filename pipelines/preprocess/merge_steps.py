@@ -35,7 +35,7 @@ from tt.pipelines.preprocess.rejected import (
     texts_table,
 )
 from tt.pipelines.preprocess.spills import Headers, MergedBucket, Region, merge_bucket, read_buckets
-from tt.pipelines.preprocess.work_folder import ends_with, find_size
+from tt.pipelines.preprocess.work_folder import ends_with
 
 # Beam sets the label of a transform when it applies it, so these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
@@ -202,7 +202,7 @@ class _Merge(beam.DoFn):
         path, rejected_path = self._paths(split, shard)
         has_rejected = bool(statistics.duplicates_by_source)
         is_whole = (
-            find_size(path) == statistics.size
+            listing.find_size(path) == statistics.size
             and (not has_rejected or ends_with(rejected_path, PARQUET_END))
             and (split != TEST or ends_with(self._table_path(split, shard), PARQUET_END))
         )

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tt.model.dataset.tfrecords import cut_bytes, uncut_bytes
-from tt.model.storage import files
+from tt.model.storage import files, listing
 from tt.pipelines.preprocess.held_out import UInt64s
-from tt.pipelines.preprocess.work_folder import WorkFolder, find_size
+from tt.pipelines.preprocess.work_folder import WorkFolder
 
 Headers = npt.NDArray[Any]  # a structured array of HEADER
 
@@ -193,7 +193,7 @@ def write_spill(
 
 def find_spill(path: str) -> SpillFooter | None:
     """Return the footer of a spill; None if it is missing, truncated or of another version."""
-    size = find_size(path) or 0
+    size = listing.find_size(path) or 0
     if size < _FOOTER_END.size:
         return None
     tail = files.read_range(path, max(0, size - _TAIL_BYTES), size)

@@ -100,12 +100,7 @@ class WorkFolder:
         return paths.join(self.path, name)
 
 
-def find_size(path: str) -> int | None:
-    """Return the size of a file in bytes; None if there is no file."""
-    return int(listing.file_identity(path)["bytes"]) if listing.exists(path) else None
-
-
 def ends_with(path: str, mark: bytes) -> bool:
     """Return whether a file exists and ends with a mark, which truncated files lack."""
-    size = find_size(path) or 0
+    size = listing.find_size(path) or 0
     return size >= len(mark) and files.read_range(path, size - len(mark), size) == mark
