@@ -35,7 +35,10 @@ from tt.pipelines.preprocess.vocabularies import (
 )
 from tt.pipelines.preprocess.work_folder import ends_with
 from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
-from tt.pipelines.tables.text_files import read_texts
+from tt.pipelines.tables.damage import with_remedy
+from tt.pipelines.tables.faults import split_faults
+from tt.pipelines.tables.formats import TEXT, ReadOptions
+from tt.pipelines.tables.reading import OpenTable
 
 # Beam sets the label of a transform when it applies it, so these dataclasses cannot be frozen.
 _transform = dataclasses.dataclass(kw_only=True, eq=False)
@@ -127,11 +130,18 @@ def _hash_unit(unit: Unit, plan: DatasetPlan) -> Iterator[HeldOut]:
 def _hash_file(planned: dict[str, Any], plan: DatasetPlan) -> HeldOut:
     options = plan.options
     with listing.unchanged([planned]):
-        batches = read_texts(planned["path"], encoding=options.encoding)
-        columns = (pa.array(texts, pa.large_string()) for texts in batches)
+        columns = _read_texts(planned["path"], encoding=options.encoding)
         if options.decode_entities:
             columns = (decode_entities(column)[0] for column in columns)
         return hash_texts(columns, normalization=options.normalization)
+
+
+def _read_texts(path: str, *, encoding: str) -> Iterator[pa.Array]:
+    """Yield the texts of a file, one per line; skip lines that are not UTF-8."""
+    options = ReadOptions(input_format=TEXT, encoding=encoding)
+    with with_remedy(), OpenTable(path, options=options) as table:
+        for batch in table.batches():
+            yield split_faults(batch)[0].column(0).drop_null().cast(pa.large_string())
 
 
 @_transform

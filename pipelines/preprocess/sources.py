@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -17,23 +16,17 @@ from tt.model.storage.listing import ListedFile
 from tt.pipelines.preprocess.filters import TOO_MANY_CHARACTERS
 from tt.pipelines.preprocess.headers import is_header
 from tt.pipelines.runners.formatting import megabytes
-from tt.pipelines.tables import text_files
 from tt.pipelines.tables.columns import cells_as_binary, column_of
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults
-from tt.pipelines.tables.formats import UTF8, ReadOptions, compression_ending
+from tt.pipelines.tables.formats import TSV, UTF8, ReadOptions, compression_ending
 from tt.pipelines.tables.forward import cut_by_bytes
-from tt.pipelines.tables.ranges import (
-    LineRange,
-    can_be_cut,
-    find_aligned_ranges,
-    unequal_lines_error,
-)
-from tt.pipelines.tables.reading import OpenTable
-from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, LineReader, line_slices
+from tt.pipelines.tables.ranges import LineRange, can_be_cut, find_aligned_ranges
+from tt.pipelines.tables.reading import OpenTable, open_aligned
+from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG
 from tt.pipelines.texts.limits import FLAGS
 
-SLICE_PAIRS = text_files.SLICE_LINES
+SLICE_PAIRS = 16 * 1024
 SLICE_BYTES = 32 << 20  # text of both sides per slice; a longer line gets its own slice
 MALFORMED = "malformed"  # The line has too few columns, or is not the expected JSON.
 INVALID_UTF8 = "invalid_utf8"
@@ -330,26 +323,13 @@ class TextPair(FileSource):
         Raises:
           UserError: One file has more lines than the other, or cannot be read.
         """
-        return self._read(None, None)
+        return self.read_ranges(())
 
     def read_ranges(self, ranges: Sequence[LineRange]) -> Iterator[pa.Table]:
         """Read a range of both files."""
-        return self._read(*ranges)
-
-    def _read(self, *parts: LineRange | None) -> Iterator[pa.Table]:
-        open_lines = functools.partial(
-            LineReader, slice_bytes=max(1, SLICE_BYTES // 2), encoding=self.encoding
-        )
-        with (
-            with_remedy(),
-            open_lines(self.source_path, part=parts[0]) as sources,
-            open_lines(self.target_path, part=parts[1]) as targets,
-        ):
-            while number := min(sources.look_ahead(), targets.look_ahead()):
-                yield decode_lines(sources.take(number), targets.take(number))
-            if sources.look_ahead() or targets.look_ahead():
-                counts = [sources.count_to_end(), targets.count_to_end()]
-                raise unequal_lines_error(self.paths(), counts)
+        opened = open_aligned(self.paths(), encoding=self.encoding, parts=ranges)
+        with with_remedy(), opened as batches:
+            yield from _slices(batches, ("0", "1"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -377,7 +357,41 @@ class ColumnsSource(FileSource):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tsv(ColumnsSource):
+class TableColumns(ColumnsSource):
+    """Two columns of a CSV, JSON or Arrow file."""
+
+    kind: ClassVar[str] = "table"
+
+    def _options(self) -> ReadOptions:
+        return ReadOptions(
+            input_format=self.input_format, delimiter=self.delimiter, encoding=self.encoding
+        )
+
+    def _read_columns(self) -> Sequence[str | int]:
+        """Return the columns to read; empty for all columns."""
+        return ()
+
+    def read_all(self) -> Iterator[pa.Table]:
+        """Read the file.
+
+        Raises:
+          UserError: The file is damaged.
+        """
+        return self.read_ranges([None])
+
+    def read_ranges(self, ranges: Sequence[LineRange | None]) -> Iterator[pa.Table]:
+        """Read a range of the file."""
+        [part] = ranges
+        options, columns = self._options(), self._read_columns()
+        with (
+            with_remedy(),
+            OpenTable(self.path, options=options, columns=columns, part=part) as table,
+        ):
+            yield from _slices(table.batches(), self.columns())
+
+
+@dataclasses.dataclass(frozen=True)
+class Tsv(TableColumns):
     """A tab-separated file with a pair per line. Columns count from 0."""
 
     kind: ClassVar[str] = "tsv"
@@ -387,69 +401,27 @@ class Tsv(ColumnsSource):
     target_column: int = 1
     languages: Sequence[str] = dataclasses.field(default=(), kw_only=True)  # codes
 
-    def read_all(self) -> Iterator[pa.Table]:
-        """Read the file. A line with too few cells is the source of a row with a fault."""
-        return self._read(None)
+    def _options(self) -> ReadOptions:
+        return dataclasses.replace(super()._options(), input_format=TSV)
 
-    def read_ranges(self, ranges: Sequence[LineRange]) -> Iterator[pa.Table]:
-        """Read a range of the file."""
-        return self._read(*ranges)
+    def _read_columns(self) -> Sequence[str | int]:
+        """Return the numbers of both columns."""
+        return self.columns()
 
-    def _read(self, part: LineRange | None) -> Iterator[pa.Table]:
-        splits = max(self.source_column, self.target_column) + 1
-        delimiter = (self.delimiter or "\t").encode()
-        may_be_header = part is None or not part.begin
-        with with_remedy():
-            for lines in line_slices(
-                self.path, encoding=self.encoding, slice_bytes=SLICE_BYTES, part=part
-            ):
-                pairs, faults = [], {}
-                for row, line in enumerate(lines):
-                    cells = line.split(delimiter, splits)
-                    if len(cells) < splits:
-                        pairs.append((line, b""))
-                        faults[row] = MALFORMED
-                    else:
-                        pairs.append((cells[self.source_column], cells[self.target_column]))
-                if may_be_header and 0 not in faults and self._is_header(*pairs[0]):
-                    faults[0] = HEADER
-                may_be_header = False
-                yield decode_lines(*zip(*pairs, strict=True), faults=faults)
+    def read_ranges(self, ranges: Sequence[LineRange | None]) -> Iterator[pa.Table]:
+        """Read a range of the file. The first line may contain the names of the columns."""
+        tables = super().read_ranges(ranges)
+        if not (ranges[0] and ranges[0].begin) and (first := next(tables, None)) is not None:
+            yield self._with_header(first)
+        yield from tables
 
-    def _is_header(self, source: bytes, target: bytes) -> bool:
-        cells = [cell.decode(errors="replace") for cell in (source, target)]
-        return is_header(*cells, languages=self.languages)
-
-
-@dataclasses.dataclass(frozen=True)
-class TableColumns(ColumnsSource):
-    """Two columns of a CSV, JSON or Arrow file."""
-
-    kind: ClassVar[str] = "table"
-
-    def _text_keys(self) -> Sequence[str]:
-        """Return the keys of JSON whose texts to read; empty for all columns."""
-        return ()
-
-    def read_all(self) -> Iterator[pa.Table]:
-        """Read the file.
-
-        Raises:
-          UserError: The file is damaged.
-        """
-        options = ReadOptions(
-            input_format=self.input_format, delimiter=self.delimiter, encoding=self.encoding
-        )
-        with (
-            with_remedy(),
-            OpenTable(self.path, options=options, text_keys=self._text_keys()) as table,
-        ):
-            for batch in table.batches():
-                for first in range(0, batch.num_rows, SLICE_PAIRS):
-                    some, faults = split_faults(batch.slice(first, SLICE_PAIRS))
-                    rows = columns_of(some, self.columns(), bad_rows=faults)
-                    for piece in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
-                        yield pa.Table.from_batches(piece)
+    def _with_header(self, table: pa.Table) -> pa.Table:
+        source, target, fault = (table.column(name)[0].as_py() for name in ROW_SCHEMA.names)
+        if fault or not is_header(source, target, languages=self.languages):
+            return table
+        first = table.slice(0, 1).combine_chunks()
+        first = row_table(first.column(0), first.column(1), {0: HEADER})
+        return pa.concat_tables([first, table.slice(1)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -461,9 +433,19 @@ class Jsonl(TableColumns):
 
     kind: ClassVar[str] = "jsonl"
 
-    def _text_keys(self) -> Sequence[str]:
+    def _read_columns(self) -> Sequence[str | int]:
         """Return both keys."""
-        return [str(column) for column in self.columns()]
+        return self.columns()
+
+
+def _slices(batches: Iterable[pa.RecordBatch], columns: Sequence[str | int]) -> Iterator[pa.Table]:
+    """Yield two columns of batches in tables of `ROW_SCHEMA` with limited rows and bytes."""
+    for batch in batches:
+        for first in range(0, batch.num_rows, SLICE_PAIRS):
+            some, faults = split_faults(batch.slice(first, SLICE_PAIRS))
+            rows = columns_of(some, columns, bad_rows=faults)
+            for piece in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
+                yield pa.Table.from_batches(piece)
 
 
 def columns_of(

@@ -4,7 +4,8 @@ formats       names of formats, compressions and encodings
 finding       the search for the files that a user names
 damage        one-line error messages for damaged files
 faults        rows that cannot be read
-text_files    text files, decompressed and split into lines or rows
+text_files    text files, decompressed, as streams of UTF-8
+lines         reader of texts, line-aligned texts, and cells by number
 ranges        ranges of lines that several workers read
 delimited     reader of CSV and TSV files
 jsonl         reader of JSON Lines files

@@ -6,13 +6,11 @@ import contextlib
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, UserError
 
-_Batch = TypeVar("_Batch")
 _LONGEST_REASON = 300  # characters
 # Python raises these errors when it converts sizes, offsets and names of a damaged file.
 _SIZE_ERRORS = (SystemError, ValueError, OverflowError, MemoryError)
@@ -76,22 +74,24 @@ def explain_damage(problem: str, *, has_sizes: bool = False) -> Iterator[None]:
         raise BadFileError(f"{problem}: {one_line(error)}") from error
 
 
-def explain_each(batches: Iterable[_Batch], problem: str) -> Iterator[_Batch]:
+def explain_each(batches: Iterable[pa.RecordBatch], problem: str) -> Iterator[pa.RecordBatch]:
     """Yield batches; replace an error of the reader that means damaged data with a BadFileError.
 
     Args:
       batches: The batches, which the reader makes one after the other.
-      problem: The beginning of the message.
+      problem: The beginning of the message; the number of the last good row follows.
 
     Raises:
       BadFileError: The data is damaged; see `explain_damage`.
     """
     reader = iter(batches)
+    rows = 0
     while True:
-        with explain_damage(problem):
+        with explain_damage(f"{problem} after row {rows:,}"):
             batch = next(reader, None)
         if batch is None:
             return
+        rows += batch.num_rows
         yield batch
 
 

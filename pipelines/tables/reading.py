@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import io
-from collections.abc import Iterator, Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tt.model.errors import UserError
+from tt.model.errors import BadFileError, UserError
 from tt.model.storage.files import open_binary, open_input, read_range
 from tt.model.storage.listing import file_identity
 from tt.model.storage.paths import is_local
@@ -36,16 +38,18 @@ from tt.pipelines.tables.formats import (
     JSON,
     JSONL,
     TEXT,
+    TSV,
     UTF8,
     ReadOptions,
 )
 from tt.pipelines.tables.json_texts import JsonTexts
 from tt.pipelines.tables.jsonl import JsonlRows, open_json
+from tt.pipelines.tables.lines import AlignedRows, CellRows, TextRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
+from tt.pipelines.tables.ranges import LineRange
 from tt.pipelines.tables.text_files import (
     MAX_LINE_BYTES,
-    CheckedFile,
-    TextRows,
+    TextFile,
     decompress,
     without_bom,
 )
@@ -131,7 +135,7 @@ def scan_file(
                 f"{path} must have the ending of its format, {ENDINGS}; tt reads files with other "
                 "endings as Parquet, and this file is not Parquet"
             ) from error
-    with OpenTable(path, options=options, content=content) as table:
+    with OpenTable(path, options=options, content=content, has_checksum=True) as table:
         rows = content_bytes = 0
         head: pa.Table | None = None
         good = _GoodRows(table)
@@ -141,6 +145,8 @@ def scan_file(
             rows += batch.num_rows
             content_bytes += batch.nbytes
         size, checksum = table.finish()
+        if file_format.name == TEXT and not rows:
+            raise BadFileError(f"{path} is empty, so it has no texts")
         return Contents(
             size=size,
             rows=rows,
@@ -174,6 +180,77 @@ class _GoodRows:
         self.problem = first if bad == rows else ""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Request:
+    """What to read from a file; see `OpenTable`."""
+
+    path: str
+    options: ReadOptions
+    schema: pa.Schema | None
+    has_lines: bool
+    columns: Sequence[str | int]
+    is_head: bool
+
+
+class _Rows(Protocol):
+    """The rows of an open file."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+
+def _read_csv(stream: Any, wanted: _Request) -> _Rows:
+    return _read_delimited(stream, wanted, has_quotes=True)
+
+
+def _read_tsv(stream: Any, wanted: _Request) -> _Rows:
+    if numbers := {str(each): each for each in wanted.columns if isinstance(each, int)}:
+        delimiter = wanted.options.delimiter or "\t"
+        return CellRows(stream, path=wanted.path, delimiter=delimiter, columns=numbers)
+    return _read_delimited(stream, wanted, has_quotes=False)
+
+
+def _read_delimited(stream: Any, wanted: _Request, *, has_quotes: bool) -> _Rows:
+    return DelimitedRows(
+        stream,
+        path=wanted.path,
+        delimiter=wanted.options.delimiter,
+        has_quotes=has_quotes,
+        is_head=wanted.is_head,
+    )
+
+
+def _read_jsonl(stream: Any, wanted: _Request) -> _Rows:
+    if wanted.columns:
+        return JsonTexts(stream, path=wanted.path, keys=[str(key) for key in wanted.columns])
+    return JsonlRows(stream, path=wanted.path, schema=wanted.schema, has_lines=wanted.has_lines)
+
+
+def _read_json(stream: Any, wanted: _Request) -> _Rows:
+    return _read_jsonl(open_json(stream, path=wanted.path), wanted)
+
+
+def _read_texts(stream: Any, wanted: _Request) -> _Rows:
+    return TextRows(stream, path=wanted.path)
+
+
+def _read_arrow(handle: Any, wanted: _Request) -> _Rows:
+    return ArrowRows(handle, path=wanted.path, is_head=wanted.is_head)
+
+
+# The reader of each format. Readers of text receive the decompressed content as UTF-8.
+_READERS: dict[str, Callable[[Any, _Request], _Rows]] = {
+    CSV: _read_csv,
+    TSV: _read_tsv,
+    JSONL: _read_jsonl,
+    JSON: _read_json,
+    TEXT: _read_texts,
+    ARROW: _read_arrow,
+}
+
+
 class OpenTable:
     """An open file of any format except Parquet, which is read from its start.
 
@@ -182,9 +259,12 @@ class OpenTable:
       options: How to read the file.
       schema: The schema that `scan_file` found, or None.
       has_lines: Whether the rows of JSONL have the column of lines; see `JsonlRows`.
-      text_keys: The keys of JSONL whose texts to read; empty for all values.
+      columns: The keys of JSON whose texts to read, or the numbers of the cells of TSV, whose first
+        line then is a row. By default, the rows have all columns.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
+      part: The lines to read; None for the whole file.
+      has_checksum: Whether to compute the checksum of the file for `finish`.
 
     Raises:
       BadFileError: The file is bad.
@@ -198,43 +278,39 @@ class OpenTable:
         options: ReadOptions = DEFAULTS,
         schema: pa.Schema | None = None,
         has_lines: bool = False,
-        text_keys: Sequence[str] = (),
+        columns: Sequence[str | int] = (),
         content: bytes | None = None,
         is_head: bool = False,
+        part: LineRange | None = None,
+        has_checksum: bool = False,
     ) -> None:
         self._problem = f"{path} is cut off or damaged"
         file_format = options.format_of(path)
-        name = file_format.name if file_format else ""
-        encoding = options.encoding if file_format and file_format.is_text else UTF8
+        is_text = file_format is None or file_format.is_text
+        encoding = options.encoding if is_text else UTF8
         with contextlib.ExitStack() as stack, explain_damage(self._problem):
-            self._file = stack.enter_context(CheckedFile(path, content=content, encoding=encoding))
+            self._file = stack.enter_context(
+                TextFile(
+                    path, content=content, encoding=encoding, part=part, has_checksum=has_checksum
+                )
+            )
             stream: Any = self._file.stream
-            self._rows: JsonTexts | JsonlRows | DelimitedRows | TextRows | ArrowRows
-            if name == ARROW:  # needs random access, because an Arrow footer is at the end
+            if not is_text:  # needs random access
                 handle = open_binary(path) if content is None else io.BytesIO(content)
-                self._rows = ArrowRows(stack.enter_context(handle), path=path, is_head=is_head)
-            else:
-                if content is not None and is_head:
-                    head = _head_lines(content, path=path, encoding=encoding)
-                    stream = io.BytesIO(head)
-                if name in (JSONL, JSON):
-                    if name == JSON:
-                        stream = open_json(stream, path=path)
-                    self._rows = (
-                        JsonTexts(stream, path=path, keys=text_keys)
-                        if text_keys
-                        else JsonlRows(stream, path=path, schema=schema, has_lines=has_lines)
-                    )
-                elif name == TEXT:
-                    self._rows = TextRows(stream, path=path, is_head=is_head)
-                else:
-                    self._rows = DelimitedRows(
-                        stream,
-                        path=path,
-                        delimiter=options.delimiter,
-                        has_quotes=name == CSV,
-                        is_head=is_head,
-                    )
+                stream = stack.enter_context(handle)
+            elif content is not None and is_head:
+                stream = io.BytesIO(_head_lines(content, path=path, encoding=encoding))
+            self._rows = _READERS[file_format.name if file_format else CSV](
+                stream,
+                _Request(
+                    path=path,
+                    options=options,
+                    schema=schema,
+                    has_lines=has_lines,
+                    columns=columns,
+                    is_head=is_head,
+                ),
+            )
             self._opened = stack.pop_all()
 
     def __enter__(self) -> OpenTable:
@@ -272,6 +348,30 @@ class OpenTable:
         """Read to the end of the file; return its size in bytes, and its blake2b checksum."""
         with explain_damage(self._problem):
             return self._file.finish()
+
+
+@contextlib.contextmanager
+def open_aligned(
+    paths: Sequence[str], *, encoding: str, parts: Sequence[LineRange] = ()
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Yield the rows of text files whose lines belong together; see `AlignedRows`.
+
+    Args:
+      paths: The paths of the files.
+      encoding: The encoding of the files.
+      parts: The lines to read in each file; by default, all lines.
+
+    Raises:
+      BadFileError: A file is bad.
+      UserError: A file cannot be opened, or the files have different numbers of lines.
+    """
+    problem = f"{' or '.join(paths)} is cut off or damaged"
+    with contextlib.ExitStack() as stack, explain_damage(problem):
+        streams = [
+            stack.enter_context(TextFile(path, encoding=encoding, part=part)).stream
+            for path, part in itertools.zip_longest(paths, parts)
+        ]
+        yield explain_each(AlignedRows(streams, paths=paths), problem)
 
 
 def _head_lines(content: bytes, *, path: str, encoding: str) -> bytes:

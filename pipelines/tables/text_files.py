@@ -1,14 +1,12 @@
-"""Read the lines of plain and compressed text files of any encoding, as UTF-8."""
+"""Read plain and compressed text files of any encoding as streams of UTF-8."""
 
 from __future__ import annotations
 
 import bz2
 import codecs
-import contextlib
 import gzip
 import hashlib
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,19 +14,15 @@ import pyarrow as pa
 from tt.model.errors import BadFileError
 from tt.model.storage.files import open_input
 from tt.model.text.normalization import MAX_TEXT_BYTES
-from tt.pipelines.tables.damage import EncodingError, explain_damage, with_remedy
-from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
+from tt.pipelines.tables.damage import EncodingError
 from tt.pipelines.tables.formats import COMPRESSED, MARK_INVALID, UTF8, compression_ending
 from tt.pipelines.tables.ranges import LineRange
 
 MAX_LINE_BYTES = MAX_TEXT_BYTES
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MB"  # why a line cannot be read
-SLICE_LINES = 16 * 1024
 _BUFFER_BYTES = 256 << 10
 _BZ2_BYTES = 32 << 10  # small, because the unused rest is copied at the end of each member
 _HEAD_BYTES = 4096
-_BLOCK_BYTES = 4 << 20  # bytes of whole lines per batch
-TEXT_COLUMN = "text"  # the only column of a text file that is read as a table
 _WIDE_BOMS = (
     codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
 )  # fmt: skip
@@ -170,193 +164,56 @@ def read_whole_lines(stream: Any, *, size: int) -> bytes:
     return block
 
 
-class LineReader:
-    r"""Reads a text file as UTF-8, in slices of lines that end only at \n.
-
-    One slice is in memory at a time: at most `SLICE_LINES` lines, and about `slice_bytes` bytes or
-    one longer line.
+class TextFile:
+    """The decompressed content of a file, as a stream of UTF-8.
 
     Args:
       path: The path of the file.
-      slice_bytes: The bytes of a slice.
+      content: The bytes of the file, if they have already been read.
       encoding: The encoding of the file.
-      part: The lines to read, if the file is not compressed; None for all lines.
+      part: The lines to read, if the file is not compressed; None for the whole file.
+      has_checksum: Whether to compute the checksum of the file while it is read.
+
+    Raises:
+      BadFileError: The file is empty, and its ending is that of a compressed file.
     """
 
     def __init__(
         self,
         path: str,
         *,
-        slice_bytes: int,
+        content: bytes | None = None,
         encoding: str = UTF8,
         part: LineRange | None = None,
+        has_checksum: bool = False,
     ) -> None:
-        self._path = path
-        self._is_at_start = part is None or not part.begin
-        self._slice_bytes = slice_bytes
-        self._lines: list[bytes] = []  # lines that were read but not yet taken
-        self._count = 0  # the number of lines that were taken
-        self._is_at_end = False
-        self._encoding = encoding
-        with contextlib.ExitStack() as stack:
-            file: Any = stack.enter_context(open_input(path))
-            if part is not None:
-                file = part.open(file)
-            raw = stack.enter_context(io.BufferedReader(file, _BUFFER_BYTES))
-            # An empty file is never valid compressed data.
-            if compression_ending(path) and not raw.peek(1):
-                raise BadFileError(f"{path} is cut off: the file is empty")
-            self._stream = decompress(raw, path=path, encoding=encoding)
-            self._opened = stack.pop_all()
-
-    def __enter__(self) -> LineReader:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._opened.close()
-
-    def look_ahead(self) -> int:
-        """Return the number of lines that can be taken at once; 0 only at the end of the file."""
-        size = sum(map(len, self._lines))
-        while len(self._lines) < SLICE_LINES and size < self._slice_bytes and not self._is_at_end:
-            lines = self._read()
-            self._lines += lines
-            size += sum(map(len, lines))
-        return min(len(self._lines), SLICE_LINES)
-
-    def take(self, number: int) -> list[bytes]:
-        r"""Return the next lines without \n or \r\n; at most as many as `look_ahead` returned."""
-        lines, self._lines = self._lines[:number], self._lines[number:]
-        self._count += number
-        return [line.removesuffix(b"\n").removesuffix(b"\r") for line in lines]
-
-    def count_to_end(self) -> int:
-        """Read to the end of the file and return the number of all lines."""
-        while number := self.look_ahead():
-            self.take(number)
-        return self._count
-
-    def _read(self) -> list[bytes]:
-        line = self._count + len(self._lines) + 1
-        with explain_damage(f"{self._path} is cut off or damaged after line {line - 1}"):
-            block = read_whole_lines(self._stream, size=min(_BUFFER_BYTES, self._slice_bytes))
-        if line == 1 and self._is_at_start:
-            block = without_bom(block, path=self._path)
-        self._is_at_end = not block
-        return io.BytesIO(block).readlines()
-
-
-class TextRows:
-    r"""The lines of a text file, as batches with a single column of strings.
-
-    Lines end only at \n or \r\n. A line is bad if it is not UTF-8 or exceeds `MAX_LINE_BYTES`; see
-    `faults.py`.
-
-    Args:
-      stream: The decompressed content of the file.
-      path: The path of the file, for messages.
-      is_head: Whether the stream is only the beginning of the file.
-
-    Raises:
-      BadFileError: The file is empty.
-    """
-
-    schema = pa.schema([(TEXT_COLUMN, pa.string())])
-
-    def __init__(self, stream: Any, *, path: str, is_head: bool = False) -> None:
-        self._stream = stream
-        self._path = path
-        self._first = read_whole_lines(stream, size=1)
-        if not (self._first or is_head):
-            raise BadFileError(f"{path} is empty, so it has no texts")
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the lines."""
-        block, count = without_bom(self._first, path=self._path), 0
-        while block:
-            lines: list[Any] = [
-                line.removesuffix(b"\n").removesuffix(b"\r")
-                for line in io.BytesIO(block).readlines()
-            ]
-            faults = {}
-            for row, line in enumerate([] if _is_good(block) else lines):
-                if not _is_good(line):
-                    reason = TOO_LONG if len(line) > MAX_LINE_BYTES else NOT_UTF8
-                    faults[row] = Fault(count + row + 1, reason, line)
-                    lines[row] = None
-            texts = pa.array(lines, pa.binary()).view(pa.string())
-            batch = pa.RecordBatch.from_arrays([texts], schema=self.schema)
-            yield with_faults(batch, faults)
-            count += len(lines)
-            block = read_whole_lines(self._stream, size=_BLOCK_BYTES)
-
-
-def _is_good(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return len(text) <= MAX_LINE_BYTES
-
-
-def line_slices(
-    path: str, *, encoding: str, slice_bytes: int, part: LineRange | None = None
-) -> Iterator[list[bytes]]:
-    """Yield the lines of a text file in slices; see `LineReader`."""
-    with LineReader(path, slice_bytes=slice_bytes, encoding=encoding, part=part) as reader:
-        while number := reader.look_ahead():
-            yield reader.take(number)
-
-
-def read_texts(path: str, *, encoding: str = UTF8) -> Iterator[list[str]]:
-    """Yield the texts of a file, one per line, in batches; skip lines that are not UTF-8.
-
-    Raises:
-      UserError: The file cannot be read.
-    """
-    with with_remedy():
-        for lines in line_slices(path, encoding=encoding, slice_bytes=32 << 20):
-            texts = []
-            for line in lines:
-                with contextlib.suppress(UnicodeDecodeError):
-                    texts.append(line.decode())
-            yield texts
-
-
-class CheckedFile:
-    """A file whose checksum is computed while its decompressed content is read.
-
-    Args:
-      path: The path of the file.
-      content: The bytes of the file, if they have already been read.
-      encoding: The encoding of the file.
-    """
-
-    def __init__(self, path: str, *, content: bytes | None = None, encoding: str = UTF8) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
         self._file: Any = open_input(path) if content is None else io.BytesIO(content)
-        self._checksummed = _ChecksumStream(self._file, self._digest)
-        self._raw: Any = io.BufferedReader(self._checksummed, _BUFFER_BYTES)
+        stream: Any = self._file if part is None else part.open(self._file)
+        if has_checksum:
+            stream = _ChecksumStream(stream, self._digest)
+        self._raw = io.BufferedReader(stream, _BUFFER_BYTES)
+        if compression_ending(path) and not self._raw.peek(1):
+            raise BadFileError(f"{path} is cut off: the file is empty")
         self.stream = decompress(self._raw, path=path, encoding=encoding)
 
-    def __enter__(self) -> CheckedFile:
+    def __enter__(self) -> TextFile:
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self._file.close()
 
     def finish(self) -> tuple[int, str]:
-        """Read to the end of the file; return its size in bytes, and its blake2b checksum."""
+        """Read to the end of a file with `has_checksum`; return its size and its checksum."""
         while self._raw.read(_BUFFER_BYTES):
             pass
-        return self._checksummed.size, self._digest.hexdigest()
+        return self._file.tell(), self._digest.hexdigest()
 
 
 class _ChecksumStream(io.RawIOBase):
     def __init__(self, file: Any, digest: Any) -> None:
         self._file = file
         self._digest = digest
-        self.size = 0  # the number of bytes that were read
 
     def readable(self) -> bool:
         return True
@@ -365,5 +222,4 @@ class _ChecksumStream(io.RawIOBase):
         data = self._file.read(len(buffer))
         self._digest.update(data)
         buffer[: len(data)] = data
-        self.size += len(data)
         return len(data)

@@ -121,6 +121,7 @@ def _copy_rows(
                 options=options.job.read,
                 schema=schema,
                 has_lines=options.job.keeps_lines(file.path),
+                has_checksum=True,
             ) as opened,
             contextlib.ExitStack() as stack,
         ):

@@ -16,6 +16,7 @@ from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.sources import Jsonl, TextPair, Tsv
 from tt.pipelines.tables import jsonl, text_files
+from tt.pipelines.tables import lines as lines_module
 
 COMPRESS = {
     "": lambda content: content,
@@ -69,8 +70,8 @@ def test_invalid_utf8_is_a_fault_of_its_line_only(tmp_path):
     source = text_pair(tmp_path, b"a\nb\xff\nc\n", b"x\ny\nz\xe4\n")
     assert read(source, tmp_path) == [
         ("a", "x", None),
-        ("b\ufffd", "y", "invalid_utf8"),
-        ("c", "z\ufffd", "invalid_utf8"),
+        ("b\ufffd\ty", "", "invalid_utf8"),
+        ("c\tz\ufffd", "", "invalid_utf8"),
     ]
 
 
@@ -92,7 +93,7 @@ def test_any_text_is_read_back(tmp_path_factory, lines, max_pairs, slice_bytes):
     source = text_pair(folder, content, "".join(f"{t}\n" for t in targets).encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpora_rows, "SLICE_BYTES", slice_bytes)
-        patch.setattr(text_files, "SLICE_LINES", 3)
+        patch.setattr(lines_module, "BLOCK_BYTES", slice_bytes)
         patch.setattr(units, "MAX_UNIT_BYTES", 2 * slice_bytes)
         rows = read(source, folder, max_pairs=max_pairs)
     assert rows == [(line, target, None) for line, target in zip(expected, targets, strict=True)]
@@ -130,11 +131,11 @@ def assert_is_damaged(tmp_path, name, content):
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda member: member[:-1], "after line"),
-        (lambda member: member[: len(member) // 2], "after line"),
-        (lambda member: member + member[:40], "after line"),  # in the second member
+        (lambda member: member[:-1], "after row"),
+        (lambda member: member[: len(member) // 2], "after row"),
+        (lambda member: member + member[:40], "after row"),  # in the second member
         (lambda member: b"", "the file is empty"),
-        (lambda member: b"a\tx\nb\ty\n", "after line 0"),  # not compressed
+        (lambda member: b"a\tx\nb\ty\n", "after row 0"),  # not compressed
     ],
 )
 def test_damaged_file_is_a_user_error(tmp_path, suffix, damage, reason):
@@ -144,13 +145,14 @@ def test_damaged_file_is_a_user_error(tmp_path, suffix, damage, reason):
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
 @pytest.mark.parametrize("where", [0.5, 1.5])  # in the first or in the second member
-def test_error_for_changed_bytes_has_the_last_good_line(tmp_path, suffix, where):
+def test_error_for_changed_bytes_has_the_last_good_row(tmp_path, suffix, where):
     member = COMPRESS[suffix](LINES)
     content = bytearray(member + member)
     place = int(where * len(member))
     content[place : place + 3] = bytes(byte ^ 0xFF for byte in content[place : place + 3])
     message = assert_is_damaged(tmp_path, f"a.tsv{suffix}", content)
-    assert int(message.partition(" line ")[2].partition(":")[0]) <= (where + 0.5) * 60_000
+    last_good = message.partition(" row ")[2].partition(":")[0].replace(",", "")
+    assert int(last_good) <= (where + 0.5) * 60_000
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
@@ -202,7 +204,7 @@ def test_tsv(tmp_path, suffix):
         ("a", "x", None),
         ("no tab", "", "malformed"),
         ("b", "y", None),
-        ("c", "z\ufffd", "invalid_utf8"),
+        ("c\tz\ufffd\tV", "", "invalid_utf8"),
         ("", "", "malformed"),
     ]
 
@@ -285,7 +287,7 @@ def test_dotted_keys_reach_into_objects(tmp_path, line, expected):
 
 @pytest.mark.parametrize("name", ["c.jsonl:a:b", "c.tsv"])
 def test_a_line_beyond_the_limit_has_too_many_characters(tmp_path, monkeypatch, name):
-    for module in (text_files, jsonl, corpora_rows):
+    for module in (text_files, lines_module, jsonl, corpora_rows):
         monkeypatch.setattr(module, "MAX_LINE_BYTES", 1 << 20)
     path = tmp_path / name.partition(":")[0]
     good = b'{"a": "x", "b": "y"}\n' if "jsonl" in name else b"x\ty\n"

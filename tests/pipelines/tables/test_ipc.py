@@ -50,7 +50,7 @@ def test_rows_and_types_are_not_changed(tmp_path, name):
     WRITERS[name](path)
     found = scan_file(path)
     assert (found.rows, found.schema) == (5, TABLE.schema)
-    with OpenTable(str(path)) as table:
+    with OpenTable(str(path), has_checksum=True) as table:
         pieces = read_runs(table, [2, 2, 1])
         assert table.finish() == (path.stat().st_size, found.checksum)
     assert [piece.num_rows for piece in pieces] == [2, 2, 1]

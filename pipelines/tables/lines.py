@@ -1,0 +1,194 @@
+r"""Read files whose rows are lines: plain texts, line-aligned texts, and cells by number.
+
+Lines end only at \n or \r\n, as in corpora. A line is bad if it is not UTF-8 or exceeds
+`MAX_LINE_BYTES`; see `faults.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from tt.model.errors import counted
+from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults, with_faults
+from tt.pipelines.tables.ranges import unequal_lines_error
+from tt.pipelines.tables.text_files import (
+    MAX_LINE_BYTES,
+    TOO_LONG,
+    read_whole_lines,
+    without_bom,
+)
+
+TEXT_COLUMN = "text"  # the only column of a text file that is read as a table
+BLOCK_BYTES = 4 << 20  # bytes of whole lines per batch
+_NO_DELIMITER = "\x01"  # Arrow needs a delimiter; this one is very rare in texts
+
+
+class CellRows:
+    """Some cells of each line, as batches with a column of strings per cell.
+
+    No line contains names of columns. A line with too few cells is bad.
+
+    Args:
+      stream: The decompressed content of the file.
+      path: The path of the file, for messages.
+      delimiter: The character between cells.
+      columns: The numbers of the cells, counted from 0, by the names of their columns.
+    """
+
+    def __init__(
+        self, stream: Any, *, path: str, delimiter: str, columns: Mapping[str, int]
+    ) -> None:
+        self._stream, self._path = stream, path
+        self._delimiter, self._numbers = delimiter.encode(), [*columns.values()]
+        self.schema = pa.schema([(name, pa.string()) for name in columns])
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the cells."""
+        count = 0
+        block = without_bom(read_whole_lines(self._stream, size=BLOCK_BYTES), path=self._path)
+        while block:
+            if b"\r" in block:
+                if block.endswith(b"\r"):  # the last line lacks the rest of its end
+                    block += b"\n"
+                block = block.replace(b"\r\n", b"\n")
+            batch = self._parse(block)
+            if batch is None:
+                lines = block.removesuffix(b"\n").split(b"\n")
+                batch = self._split(lines, first_line=count + 1)
+            yield batch
+            count += batch.num_rows
+            block = read_whole_lines(self._stream, size=BLOCK_BYTES)
+
+    def _cells_of(self, line: bytes) -> list[bytes]:
+        return line.split(self._delimiter, max(self._numbers) + 1)
+
+    def _parse(self, block: bytes) -> pa.RecordBatch | None:
+        """Parse a block with Arrow; return None if a line is bad or has another number of cells."""
+        cells = block[: block.find(b"\n")].count(self._delimiter) + 1
+        if max(self._numbers) >= cells or b"\r" in block or len(block) > MAX_LINE_BYTES:
+            return None
+        names = [str(number) for number in range(cells)]
+        wanted = [names[number] for number in self._numbers]
+        content = pa.BufferOutputStream()  # Arrow's threads may outlive the call
+        content.write(block)
+        try:
+            table = pa_csv.read_csv(
+                pa.BufferReader(content.getvalue()),
+                read_options=pa_csv.ReadOptions(
+                    column_names=names, block_size=len(block) + 1, use_threads=False
+                ),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=self._delimiter.decode(), quote_char=False, ignore_empty_lines=False
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        columns = [table.column(name).combine_chunks() for name in wanted]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _split(self, lines: Sequence[bytes], *, first_line: int) -> pa.RecordBatch:
+        """Split lines one by one."""
+        rows, faults = [], {}
+        for row, line in enumerate(lines):
+            cells: list[bytes | None] = [*self._cells_of(line)]
+            if reason := self._find_fault(line, cells=len(cells)):
+                faults[row] = Fault(first_line + row, reason, line)
+                cells = [None] * (max(self._numbers) + 1)
+            rows.append([cells[number] for number in self._numbers])
+        columns = [
+            pa.array(column, pa.binary()).view(pa.string()) for column in zip(*rows, strict=True)
+        ]
+        return with_faults(pa.RecordBatch.from_arrays(columns, schema=self.schema), faults)
+
+    def _find_fault(self, line: bytes, *, cells: int) -> str:
+        """Return why a line is bad; "" if it is good."""
+        if len(line) > MAX_LINE_BYTES:
+            return TOO_LONG
+        if cells <= max(self._numbers):
+            return f"{counted(cells, 'cell')} instead of at least {max(self._numbers) + 1}"
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return NOT_UTF8
+        return ""
+
+
+class TextRows(CellRows):
+    """The lines of a text file, as batches with a single column of strings."""
+
+    def __init__(self, stream: Any, *, path: str) -> None:
+        super().__init__(stream, path=path, delimiter=_NO_DELIMITER, columns={TEXT_COLUMN: 0})
+
+    def _cells_of(self, line: bytes) -> list[bytes]:
+        return [line]
+
+    def _parse(self, block: bytes) -> pa.RecordBatch | None:
+        return None if self._delimiter in block else super()._parse(block)
+
+
+class AlignedRows:
+    """The lines of several text files, as batches with a column of strings per file.
+
+    If the line of one file is bad, the row is bad.
+
+    Args:
+      streams: The decompressed content of each file.
+      paths: The paths of the files, for messages.
+    """
+
+    def __init__(self, streams: Sequence[Any], *, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._sides = [
+            TextRows(stream, path=path) for stream, path in zip(streams, paths, strict=True)
+        ]
+        self.schema = pa.schema([(str(i), pa.string()) for i in range(len(paths))])
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the lines.
+
+        Raises:
+          UserError: The files have different numbers of lines.
+        """
+        sides = [iter(side) for side in self._sides]
+        nothing = pa.RecordBatch.from_pylist([], schema=self._sides[0].schema)
+        held = [nothing for _ in sides]
+        count = 0
+        while True:
+            for index, side in enumerate(sides):
+                if not held[index].num_rows:
+                    held[index] = next(side, nothing)
+            if not (rows := min(batch.num_rows for batch in held)):
+                break
+            yield self._join([batch.slice(0, rows) for batch in held])
+            held = [batch.slice(rows) for batch in held]
+            count += rows
+        counts = [
+            count + batch.num_rows + sum(more.num_rows for more in side)
+            for batch, side in zip(held, sides, strict=True)
+        ]
+        if len(set(counts)) > 1:
+            raise unequal_lines_error(self._paths, counts)
+
+    def _join(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        split = [split_faults(batch) for batch in batches]
+        columns = [batch.column(0) for batch, _ in split]
+        faults = {}
+        for row in sorted({row for _, found in split for row in found}):
+            first = next(found[row] for _, found in split if row in found)
+            texts = [
+                found[row].content if row in found else column[row].as_py().encode()
+                for column, (_, found) in zip(columns, split, strict=True)
+            ]
+            faults[row] = first._replace(content=b"\t".join(texts))
+        if faults:
+            is_bad = pa.array([row in faults for row in range(len(columns[0]))])
+            columns = [pc.if_else(is_bad, None, column) for column in columns]
+        return with_faults(pa.RecordBatch.from_arrays(columns, schema=self.schema), faults)
