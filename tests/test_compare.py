@@ -214,6 +214,21 @@ def test_entry_must_match_each_field(field):
     assert len(problems) == 1
 
 
+@pytest.mark.parametrize(
+    ("entry", "is_right"),
+    [
+        ({"file": "*", "place": "*", "count": 2}, True),
+        ({"file": "out/*", "place": "*", "count": 2}, False),
+        ({"file": "*", "place": "line [12]", "count": 2}, False),
+        ({"file": "*", "place": "*", "count": 3}, False),
+    ],
+)
+def test_entry_with_patterns_explains_the_given_number_of_differences(entry, is_right):
+    places = [Difference("a", "1.err", f"line {line}", None, "x") for line in (1, 2)]
+    left, problems = explain(places, [{"cases": ["a"], "reason": "new", **entry}], cases="a")
+    assert (not left and not problems) is is_right
+
+
 def test_entry_that_does_not_occur_is_a_problem():
     left, problems = explain(FOUND[:1], entries(), cases="ab")
     assert left == []

@@ -14,6 +14,16 @@ place of one file. `explained.toml` lists the differences that are meant:
 A place that only one program has lacks `before` or `after`. Each entry must have a reason, and must
 occur in each of its cases. `make compare` prints unexplained differences in the same form.
 
+An entry for many differences with the same reason has their number in each case (`count`), but no
+values. Its `file` and `place` are patterns, in which * stands for any text:
+
+    [[difference]]
+    cases = ["help"]
+    file = "*.out"
+    place = "line *"
+    count = 12
+    reason = "The help has a new option."
+
 If the bytes of a dataset change, an entry `[[dataset]]` with `cases`, `folder` and `reason` makes
 `make compare` compare the pairs of the dataset instead; see `datasets.py`.
 """
@@ -23,6 +33,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -96,6 +107,12 @@ def explain(
         if not entry.get("reason", "").strip():
             wrong.append(f"An entry has no reason: {dict(entry)}")
         for case in ran.intersection(entry["cases"]):
+            if "count" in entry:
+                found = [each for each in left if each.case == case and _matches(entry, each)]
+                if len(found) != entry["count"]:
+                    wrong.append(f"This entry explains {len(found)} differences of {case}: {entry}")
+                left = {each: None for each in left if each not in found}
+                continue
             before, after = entry.get("before"), entry.get("after")
             difference = Difference(case, entry["file"], entry["place"], before, after)
             if difference in left:
@@ -103,6 +120,13 @@ def explain(
             else:
                 wrong.append(f"This difference does not occur, or is listed twice: {difference}")
     return list(left), wrong
+
+
+def _matches(entry: Mapping[str, Any], difference: Difference) -> bool:
+    return all(
+        re.fullmatch(re.escape(entry[name]).replace(r"\*", ".*"), getattr(difference, name))
+        for name in ("file", "place")
+    )
 
 
 def as_toml(differences: Iterable[Difference]) -> str:
