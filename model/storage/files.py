@@ -110,11 +110,8 @@ def read_bytes(path: str) -> bytes:
     """Read a whole file, on an object store by one request."""
     if is_local(path):
         return Path(path).read_bytes()
-    import obstore
-
-    store, key = open_store(path)
-    with explain(path):
-        return bytes(obstore.get(store, key).bytes())
+    with open_store(path) as (store, key):
+        return bytes(store.get(key).bytes())
 
 
 def read_text(path: str) -> str:
@@ -138,11 +135,8 @@ def read_range(path: str, begin: int, end: int) -> bytes:
             file.seek(begin)
             data = file.read(end - begin)
     else:
-        import obstore
-
-        store, key = open_store(path)
-        with explain(path):
-            data = bytes(obstore.get_range(store, key, start=begin, end=end))
+        with open_store(path) as (store, key):
+            data = bytes(store.get_range(key, start=begin, end=end))
     if len(data) < end - begin:
         raise EOFError(f"{path} ends {end - begin - len(data):,} bytes before byte {end:,}")
     return data
@@ -179,16 +173,13 @@ def delete(paths: Sequence[str]) -> None:
             root, key = split_path(path)
             remote.setdefault(root, []).append(key)
     for root, keys in remote.items():
-        import obstore
-
-        store, _ = open_store(root)
         try:
-            with explain(root):
-                obstore.delete(store, keys)
+            with open_store(root) as (store, _):
+                store.delete(keys)
         except FileNotFoundError:  # Google Cloud Storage stops at a missing object
             for key in keys:
-                with contextlib.suppress(FileNotFoundError), explain(root):
-                    obstore.delete(store, key)
+                with contextlib.suppress(FileNotFoundError), open_store(root) as (store, _):
+                    store.delete(key)
 
 
 def move(old: str, new: str) -> None:
@@ -200,11 +191,8 @@ def move(old: str, new: str) -> None:
         make_folder(new.rpartition("/")[0])
         Path(old).replace(new)
         return
-    import obstore
-
-    store, key = open_store(old)
-    with explain(old):
-        obstore.rename(store, key, split_path(new)[1])
+    with open_store(old) as (store, key):
+        store.rename(key, split_path(new)[1])
 
 
 def delete_folder(output: str, name: str, *, own: re.Pattern[str]) -> None:
@@ -236,10 +224,10 @@ class _Upload(io.RawIOBase):
         import obstore
 
         self._path, self._size = path, 0
-        store, key = open_store(path)
-        self._writer = obstore.open_writer(
-            store, key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
-        )
+        with open_store(path) as (store, key):
+            self._writer = obstore.open_writer(
+                store, key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+            )
 
     def writable(self) -> bool:
         return True
@@ -382,13 +370,11 @@ def write_new(path: str, text: str) -> bool:
             local_folders.sync_file(path)
             return True
         return False
-    import obstore
     from obstore.exceptions import NotSupportedError
 
-    store, key = open_store(path)
     with contextlib.suppress(FileExistsError, NotSupportedError):
-        with explain(path):
-            obstore.put(store, key, text.encode(), mode="create")
+        with open_store(path) as (store, key):
+            store.put(key, text.encode(), mode="create")
         return True
     return False
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tt.model.errors import UserError
 from tt.model.storage.paths import check_searchable, is_local, split_path
-from tt.model.storage.stores import explain, open_store
+from tt.model.storage.stores import open_store
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -67,13 +67,10 @@ def find_file(path: str) -> ListedFile:
     if is_local(path):
         status = Path(path).stat()
         return ListedFile(path=path, size=status.st_size, changed=status.st_mtime)
-    import obstore
-
-    store, key = open_store(path)
-    if not key:  # stores answer with the bucket
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    with explain(path):
-        return _object(path, obstore.head(store, key))
+    with open_store(path) as (store, key):
+        if not key:  # stores answer with the bucket
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return _object(path, store.head(key))
 
 
 def find_size(path: str) -> int | None:
@@ -122,13 +119,11 @@ def list_files(folder: str) -> list[ListedFile]:
 
 def _list_objects(folder: str, *, most: int = 1000) -> Iterator[ListedFile]:
     """Yield the objects below a folder, in pages of at most `most` objects."""
-    import obstore
-
-    store, prefix = open_store(folder)
-    root = folder.rstrip("/").removesuffix(prefix) if prefix else folder.rstrip("/") + "/"
-    with contextlib.suppress(FileNotFoundError), explain(folder):  # no folder has such a name
-        for page in obstore.list(store, prefix or None, chunk_size=most):
-            yield from (_object(root + each["path"], each) for each in page)
+    root, _ = split_path(folder)
+    # A name that no folder can have raises FileNotFoundError.
+    with contextlib.suppress(FileNotFoundError), open_store(folder) as (store, prefix):
+        for page in store.list(prefix or None, chunk_size=most):
+            yield from (_object(f"{root}/{each['path']}", each) for each in page)
 
 
 def list_folder(folder: str) -> list[str]:
@@ -328,10 +323,7 @@ def list_names(folder: str) -> list[str]:
     if is_local(folder):
         here = Path(folder)
         return sorted(path.name for path in here.iterdir()) if here.is_dir() else []
-    import obstore
-
-    store, prefix = open_store(folder)
-    with explain(folder):
-        found = obstore.list_with_delimiter(store, prefix or None)
+    with open_store(folder) as (store, prefix):
+        found = store.list_with_delimiter(prefix or None)
     names = [each["path"] for each in found["objects"]] + list(found["common_prefixes"])
     return sorted(name.rstrip("/").rpartition("/")[2] for name in names)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tt.model.errors import UnfinishedError, UserError
 from tt.model.storage.files import delete
-from tt.model.storage.stores import explain, open_store
+from tt.model.storage.stores import open_store
 
 LEASE_SECONDS = 180.0  # without a sign of life for this time, another process may take the lock
 _RENEW_SECONDS = 30.0
@@ -98,7 +98,6 @@ def lock_object(path: str, *, folder: str, remedy: str) -> Iterator[bool]:
 class _Lock:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._store, self._key = open_store(path)
         self._content = json.dumps(dataclasses.asdict(_Holder.of_this_process())).encode()
         self._version: Any = "create"  # the mode of the next PUT
         self.is_lost = False
@@ -108,37 +107,30 @@ class _Lock:
         """Create the object, or replace the object of a process that has ended."""
         if self._put():
             return True
-        found = self._get()
-        if found is None:  # the other process has just ended
+        try:
+            with open_store(self._path) as (store, key):
+                found = store.get(key)
+                content = bytes(found.bytes())
+        except FileNotFoundError:  # the other process has just ended
             return self._put()
-        content, meta = found
         holder = None
         with contextlib.suppress(ValueError, TypeError):
             holder = _Holder(**json.loads(content))
-        age = max(0.0, time.time() - meta["last_modified"].timestamp())
+        age = max(0.0, time.time() - found.meta["last_modified"].timestamp())
         name = f"process {holder.process} on {holder.host}, " if holder else ""
         self.holder = f"{name}last sign of life {age:.0f} s ago"
         if age <= LEASE_SECONDS and not (holder and holder.is_dead()):
             return False
-        self._version = _version(meta)
+        self._version = _version(found.meta)
         return self._put()
-
-    def _get(self) -> tuple[bytes, Any] | None:
-        import obstore
-
-        with contextlib.suppress(FileNotFoundError), explain(self._path):
-            found = obstore.get(self._store, self._key)
-            return bytes(found.bytes()), found.meta
-        return None
 
     def _put(self) -> bool:
         """Write the object; return whether nobody else has written it since `_version`."""
-        import obstore
         from obstore.exceptions import PreconditionError
 
         with contextlib.suppress(FileExistsError, FileNotFoundError, PreconditionError):
-            with explain(self._path):
-                put = obstore.put(self._store, self._key, self._content, mode=self._version)
+            with open_store(self._path) as (store, key):
+                put = store.put(key, self._content, mode=self._version)
             self._version = _version(put)
             return True
         return False

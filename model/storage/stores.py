@@ -76,10 +76,17 @@ def _set_variables(variables: tuple[tuple[str, str], ...]) -> StorageOptions:
     return StorageOptions(variables)
 
 
-def open_store(path: str) -> tuple[ObjectStore, str]:
-    """Return the client of a remote path's bucket, which threads may share, and the path's key."""
+@contextlib.contextmanager
+def open_store(path: str) -> Iterator[tuple[ObjectStore, str]]:
+    """Yield the client of a remote path's bucket, which threads may share, and the path's key.
+
+    Raises:
+      OSError, UserError: A request in the block failed; see `explain`.
+    """
     root, key = split_path(path)
-    return _make(root, StorageOptions.of_this_process(), os.getpid()), key
+    store = _make(root, StorageOptions.of_this_process(), os.getpid())
+    with explain(path):
+        yield store, key
 
 
 @functools.lru_cache
@@ -258,8 +265,6 @@ def check_buckets(paths: Iterable[str]) -> None:
 
 @functools.cache
 def _check_bucket(root: str, options: StorageOptions) -> None:
-    import obstore
-
     with explain(root):
         store = _make(root, options, os.getpid(), is_check=True)
-        next(iter(obstore.list(store, chunk_size=1)), None)
+        next(iter(store.list(chunk_size=1)), None)

@@ -18,7 +18,9 @@ def without_locks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Run the block with a store that does not support locks."""
     put = obstore.put
 
-    def refuse(store: Store, path: str, content: bytes, *, mode: object = None) -> object:
+    def refuse(
+        store: Store, path: str, content: bytes, *, mode: object = None, **others: object
+    ) -> object:
         if mode is not None:
             raise NotSupportedError("no conditions")
         return put(store, path, content)
