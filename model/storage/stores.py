@@ -41,6 +41,13 @@ _LOGINS = {
     "az": "Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
     "abfss": "Set AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_SAS_TOKEN",
 }
+# Settings in a profile of `aws configure`, and the variables that overrule them.
+_PROFILE: dict[str, tuple[str, ...]] = {
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "endpoint_url": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+    **dict.fromkeys(("aws_access_key_id", "aws_secret_access_key", "aws_session_token"), ()),
+}
+_LOGIN_PROGRAMS = {"sso_session", "sso_start_url", "role_arn", "credential_process"}
 _CHECK_SECONDS = 5.0  # the time limit of connecting, and of waiting for an answer
 _BUCKET = re.compile(r"(?:s3|gs|az|abfss)://\w[\w.@-]*")
 _CODE = re.compile(r"<Code>(.+?)</Code>(?:.*?<Message>(.+?)</Message>)?", re.DOTALL)
@@ -67,13 +74,9 @@ class StorageOptions:
         """Return the addresses in the environment of this process."""
         return cls(tuple((name, os.environ[name]) for name in _ADDRESSES if os.environ.get(name)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _set_variables, (self.variables,)
-
-
-def _set_variables(variables: tuple[tuple[str, str], ...]) -> StorageOptions:
-    os.environ.update(variables)
-    return StorageOptions(variables)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        os.environ.update(self.variables)
 
 
 @contextlib.contextmanager
@@ -109,15 +112,10 @@ def _make_amazon(root: str, settings: dict[str, Any]) -> ObjectStore:
     from obstore.store import S3Store
 
     profile = {} if "AWS_ACCESS_KEY_ID" in os.environ else _read_profile()
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or profile.get("endpoint_url")
-    settings |= {"endpoint": endpoint} if endpoint else {}
-    if "AWS_REGION" not in os.environ and "region" in profile:
-        settings["region"] = profile["region"]
-    if "aws_access_key_id" in profile:
-        settings["access_key_id"] = profile["aws_access_key_id"]
-        settings["secret_access_key"] = profile.get("aws_secret_access_key", "")
-        settings["session_token"] = profile.get("aws_session_token")
-    elif profile.keys() & {"sso_session", "sso_start_url", "role_arn", "credential_process"}:
+    for name, variables in _PROFILE.items():
+        if name in profile and not os.environ.keys() & set(variables):
+            settings[name] = profile[name]
+    if "aws_access_key_id" not in profile and profile.keys() & _LOGIN_PROGRAMS:
         if importlib.util.find_spec("boto3") is None:
             raise UserError(
                 "the profile in ~/.aws/config logs in by a program or a role, which needs boto3: "
@@ -126,11 +124,7 @@ def _make_amazon(root: str, settings: dict[str, Any]) -> ObjectStore:
         from obstore.auth.boto3 import Boto3CredentialProvider
 
         settings["credential_provider"] = Boto3CredentialProvider()
-    return S3Store(root.removeprefix("s3://"), **_given(settings))
-
-
-def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
+    return S3Store(root.removeprefix("s3://"), **settings)
 
 
 def _read_profile() -> dict[str, str]:
@@ -172,10 +166,9 @@ def _make_google(root: str, settings: dict[str, Any]) -> ObjectStore:
 
     if "skip_signature" not in settings:
         settings["credential_provider"] = log_in
-    return GCSStore(
-        root.removeprefix("gs://"),
-        **_given(settings | {"base_url": os.environ.get("STORAGE_EMULATOR_HOST")}),
-    )
+    if "STORAGE_EMULATOR_HOST" in os.environ:
+        settings["base_url"] = os.environ["STORAGE_EMULATOR_HOST"]
+    return GCSStore(root.removeprefix("gs://"), **settings)
 
 
 def _make_azure(root: str, settings: dict[str, Any]) -> ObjectStore:

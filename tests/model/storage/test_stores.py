@@ -118,7 +118,9 @@ def test_keys_come_from_the_files_of_aws_configure(storage, tmp_path, monkeypatc
         "[default]\naws_access_key_id = ONE\naws_secret_access_key = s\n"
         "[work]\naws_access_key_id = TWO\naws_secret_access_key = s\n"
     )
-    (tmp_path / ".aws/config").write_text("[profile work]\nregion = eu-central-1\n")
+    (tmp_path / ".aws/config").write_text(
+        "[profile work]\nregion = eu-central-1\nendpoint_url = http://overruled:1\n"
+    )
     sent = []
     monkeypatch.setattr(
         Storage, "do_GET", lambda self: sent.append(self.headers["authorization"]), raising=True
