@@ -8,13 +8,12 @@ import errno
 import glob
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tt.model.errors import UserError
-from tt.model.storage.paths import check_searchable, is_local, split_path
+from tt.model.storage.paths import check_searchable, is_local, join, real_path, split_path
 from tt.model.storage.stores import open_store
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -65,7 +64,7 @@ def find_file(path: str) -> ListedFile:
       UserError: The store does not answer, or denies access.
     """
     if is_local(path):
-        status = Path(path).stat()
+        status = os.stat(path)  # noqa: PTH116 -- paths stay strings
         return ListedFile(path=path, size=status.st_size, changed=status.st_mtime)
     with open_store(path) as (store, key):
         if not key:  # stores answer with the bucket
@@ -102,13 +101,11 @@ def list_files(folder: str) -> list[ListedFile]:
       UserError: The store does not answer, or denies access.
     """
     root = folder.rstrip("/") + "/"
-    found = []
+    found: list[ListedFile] = []
     if is_local(folder):
-        for path in Path(root).rglob("*"):
-            status = _status(path)  # None if the file was just deleted, or is a dangling link
-            if status and stat.S_ISREG(status.st_mode):
-                name = root + os.path.relpath(path, root)
-                found.append(ListedFile(path=name, size=status.st_size, changed=status.st_mtime))
+        for parent, _, names in os.walk(root):
+            paths = (join(parent, name) for name in names)
+            found += [_listed(path) for path in paths if os.path.isfile(path)]  # noqa: PTH113
     else:
         # Some programs create empty objects with the names of folders.
         objects = list(_list_objects(root))
@@ -155,36 +152,34 @@ def list_with_links(
     if not is_local(folder):
         return _without_skipped(folder, is_skipped=is_skipped, on_skipped=on_skipped)
     found: list[ListedFile] = []
-    seen: set[tuple[int, int]] = set()
-    folders, links = [folder.rstrip("/") or "/"], list[str]()
-    while folders or links:
+    seen: set[str] = set()
+    roots = [folder.rstrip("/") or "/"]
+    while roots:
         # Links are followed last, because most links point to a folder that is listed anyway.
-        path = folders.pop() if folders else links.pop(0)
-        try:
-            status = Path(path).stat()
-            with os.scandir(path) as entries:
-                inside = sorted(entries, key=lambda entry: entry.name)
-        except FileNotFoundError:  # the folder was just deleted
-            continue
-        except OSError as error:
-            raise UserError(
-                f"the folder {path} cannot be read: {error.strerror}. Choose other folders, or "
-                "the paths of files"
-            ) from error
-        if (status.st_dev, status.st_ino) in seen:
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        for entry in inside:
-            if is_skipped(entry.name):
-                on_skipped(entry.path + "/" * entry.is_dir())
+        for path, folders, names in os.walk(roots.pop(0), onerror=_refuse_folder):
+            if real_path(path) in seen:
+                folders.clear()
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
-            elif entry.is_symlink() and os.path.isdir(entry.path):  # noqa: PTH112 -- raises nothing
-                links.append(entry.path)
-            elif entry.is_symlink() or entry.is_file():
-                found.append(_listed(entry.path))
+            seen.add(real_path(path))
+            directories = set(folders)
+            folders[:] = sorted(name for name in folders if not is_skipped(name))
+            for name in sorted([*directories, *names]):
+                inside = join(path, name)
+                if is_skipped(name):
+                    on_skipped(inside + "/" * (name in directories))
+                elif name in directories:
+                    roots += [inside] * os.path.islink(inside)  # noqa: PTH114
+                elif os.path.isfile(inside) or os.path.islink(inside):  # noqa: PTH113, PTH114
+                    found.append(_listed(inside))
     return sorted(found, key=lambda file: file.path)
+
+
+def _refuse_folder(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # the folder was just deleted
+        raise UserError(
+            f"the folder {error.filename} cannot be read: {error.strerror}. Choose other folders, "
+            "or the paths of files"
+        ) from error
 
 
 def _without_skipped(
@@ -209,31 +204,18 @@ def _without_skipped(
 
 def _listed(path: str) -> ListedFile:
     """Return the list entry of a local file; a dangling link has the size 0."""
-    status = _status(path)
-    if status is None:
-        return ListedFile(path=path, size=0, changed=0)
-    return ListedFile(path=path, size=status.st_size, changed=status.st_mtime)
-
-
-def _status(path: str | Path) -> os.stat_result | None:
-    """Return the status of a local file, or None if there is no such file."""
     try:
-        return os.stat(path)  # noqa: PTH116 -- paths stay strings
+        return find_file(path)
     except OSError as error:
         if error.errno not in _NOT_THERE:
             raise
-        return None
+        return ListedFile(path=path, size=0, changed=0)
 
 
 def is_pipe_or_device(path: str) -> bool:
     """Return whether a local path can be opened, but is neither a file nor a folder."""
-    if not is_local(path):
-        return False
-    try:
-        mode = Path(path).stat().st_mode
-    except OSError:  # the caller gets the error when it opens the path
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    is_found = is_local(path) and os.path.exists(path)  # noqa: PTH110 -- paths stay strings
+    return is_found and not (os.path.isfile(path) or os.path.isdir(path))  # noqa: PTH112, PTH113
 
 
 def file_identity(path: str) -> dict[str, Any]:
@@ -247,11 +229,10 @@ def file_identity(path: str) -> dict[str, Any]:
 
 
 def _has_changed(identity: Mapping[str, Any]) -> bool:
-    path = identity["path"]
-    if is_local(path) and Path(path).exists() and not Path(path).is_file():
+    if is_pipe_or_device(identity["path"]):
         return False
     try:
-        return not file_identity(path).items() >= identity.items()
+        return not file_identity(identity["path"]).items() >= identity.items()
     except FileNotFoundError:
         return True
 
