@@ -362,19 +362,15 @@ def write_new(path: str, text: str) -> bool:
     Raises:
       UserError: The store does not answer, or denies access; or the disk is full.
     """
-    if is_local(path):
-        make_folder(path.rpartition("/")[0])
-        with contextlib.suppress(FileExistsError):
+    make_folder(path.rpartition("/")[0])
+    with contextlib.suppress(FileExistsError, NotImplementedError):
+        if is_local(path):
             with _explain_full_disk(path), Path(path).open("x", encoding="utf-8") as file:
                 file.write(text)
             local_folders.sync_file(path)
-            return True
-        return False
-    from obstore.exceptions import NotSupportedError
-
-    with contextlib.suppress(FileExistsError, NotSupportedError):
-        with open_store(path) as (store, key):
-            store.put(key, text.encode(), mode="create")
+        else:
+            with open_store(path) as (store, key):
+                store.put(key, text.encode(), mode="create")
         return True
     return False
 

@@ -65,12 +65,10 @@ def lock_object(path: str, *, folder: str, remedy: str) -> Iterator[bool]:
       UserError: Another process has locked the folder.
       UnfinishedError: Another process took the lock, because this one was stopped for minutes.
     """
-    from obstore.exceptions import NotSupportedError
-
     lock = _Lock(path)
     try:
         is_taken = lock.take()
-    except NotSupportedError:  # an old service that is compatible with S3
+    except NotImplementedError:  # an old service that is compatible with S3
         yield False
         return
     if not is_taken:
@@ -126,9 +124,7 @@ class _Lock:
 
     def _put(self) -> bool:
         """Write the object; return whether nobody else has written it since `_version`."""
-        from obstore.exceptions import PreconditionError
-
-        with contextlib.suppress(FileExistsError, FileNotFoundError, PreconditionError):
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
             with open_store(self._path) as (store, key):
                 put = store.put(key, self._content, mode=self._version)
             self._version = _version(put)

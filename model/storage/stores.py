@@ -190,7 +190,8 @@ def explain(path: str) -> Iterator[None]:
     Raises:
       EOFError: The object ends before the requested bytes.
       FileNotFoundError: The object does not exist.
-      FileExistsError: An object that should be new exists.
+      FileExistsError: An object that should be new exists, or somebody has replaced the object.
+      NotImplementedError: The store does not know conditional requests.
       ServiceError: The store does not answer, requires a login, or denies access.
       UserError: The bucket does not exist, or is in another region.
     """
@@ -202,10 +203,10 @@ def explain(path: str) -> Iterator[None]:
         if not _NO_BUCKET.search(str(error)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
         raise _explain(path, error) from error
-    except exceptions.AlreadyExistsError as error:
+    except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
-    except (exceptions.PreconditionError, exceptions.NotSupportedError):
-        raise
+    except exceptions.NotSupportedError as error:
+        raise NotImplementedError(str(error)) from error
     except ValueError as error:  # no object can have such a name, for example a//b
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
     except (exceptions.BaseError, OSError) as error:  # a writer raises OSError for any problem
