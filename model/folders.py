@@ -122,8 +122,7 @@ def storage_errors(
         reason = plain_reason(error)
         if isinstance(error, FileExistsError):  # a file has the name of a folder to create
             reason = f"{error.filename} is a file"
-        # TensorFlow has no error type for a full disk.
-        if any(text in reason for text in _DISK_FULL):
+        if is_disk_full(error):
             reason = reason.rpartition("; ")[2]  # TensorFlow names its temporary file first
             raise DiskFullError(
                 f"the disk of {path} is full ({reason}). Free some space{remedy}"
@@ -131,6 +130,11 @@ def storage_errors(
         raise UserError(
             f"the {what} {path} cannot be written: {reason}. Choose another {what}"
         ) from error
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Return whether an error of Python or TensorFlow, which has no type for it, is a full disk."""
+    return any(text in plain_reason(error) for text in _DISK_FULL)
 
 
 def default_cache() -> Path:

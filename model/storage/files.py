@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import errno
 import io
 import os
 import re
@@ -28,7 +27,6 @@ from tt.model.storage.paths import is_local, split_path
 from tt.model.storage.stores import explain, open_store
 
 AT_ONCE = 16  # the maximum number of simultaneous requests
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_BYTES = 16 << 20  # the bytes of a request, if a file is read from front to back
 _PART_BYTES = 64 << 20  # larger objects are uploaded in parts of this size
 _PARTS_AT_ONCE = 2  # the number of parts in memory
@@ -51,9 +49,6 @@ class _RemoteFile(io.RawIOBase):
 
     def seekable(self) -> bool:
         return True
-
-    def tell(self) -> int:
-        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
@@ -267,7 +262,6 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
 
     Raises:
       DiskFullError: The disk is full, or the file exceeds a quota or a size limit.
-      UnfinishedError: Somebody deleted the temporary folder.
       UserError: The store does not answer, or denies access.
     """
     if not is_local(path):
@@ -289,11 +283,9 @@ def write_whole(path: str, *, temporary_folder: str, run_id: str = "") -> Iterat
             with temporary.open("wb") as file:
                 yield file
             publish(temporary, path)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, FileNotFoundError) and not Path(temporary_folder).exists():
-            raise deleted_error(temporary_folder) from error
         raise
 
 
@@ -302,20 +294,12 @@ def _explain_full_disk(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _DISK_FULL:
+        if local_folders.is_disk_full(error):
             raise DiskFullError(
-                f"{path} cannot be written: {os.strerror(error.errno)}. Free some space and run "
+                f"{path} cannot be written: {error.strerror}. Free some space and run "
                 "the same command again to resume"
             ) from error
         raise
-
-
-def deleted_error(folder: str) -> UnfinishedError:
-    """Return the error for a folder that somebody deleted or emptied while the job was running."""
-    return UnfinishedError(
-        f"{folder} was deleted while the job was running. Delete the rest of the folder, and run "
-        "the same command again"
-    )
 
 
 @contextlib.contextmanager
@@ -333,7 +317,10 @@ def explain_deletion(folder: str, *, marker: str) -> Iterator[None]:
         yield
     except Exception as error:
         if is_local(folder) and not Path(folder, marker).exists():
-            raise deleted_error(folder) from error
+            raise UnfinishedError(
+                f"{folder} was deleted while the job was running. Delete the rest of the folder, "
+                "and run the same command again"
+            ) from error
         raise
 
 
