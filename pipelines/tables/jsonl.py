@@ -40,6 +40,7 @@ _ESCAPE = re.compile(
 _STEPS = np.zeros(256, np.int8)  # the change of the nesting depth at each byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 _SEPARATOR = re.compile(r"[\s,]*")  # between the items of an array
+_LINE_ENDS = re.compile(r"[\r\n]+")  # in an item; inside of a text, JSON requires escapes
 _BETWEEN = re.compile(r"[\s,:]*")  # between the keys and values of an object
 _DECODER = json.JSONDecoder()
 _KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
@@ -251,7 +252,7 @@ class _JsonLines(io.RawIOBase):
                 break
             if end == len(self._text):  # a number may continue in the next block
                 break
-            items.append(" ".join(self._text[start:end].splitlines()) + "\n")
+            items.append(_LINE_ENDS.sub(" ", self._text[start:end]) + "\n")
             self._count += 1
         more = self._read_text()
         if not more or len(self._text) - start > MAX_LINE_BYTES:

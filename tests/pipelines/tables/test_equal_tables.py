@@ -180,7 +180,7 @@ def test_the_form_of_a_text_file_does_not_change_its_table(
     for name, text in contents.items():
         whole = ("\ufeff" * has_bom) + (text if has_end else text.removesuffix(line_end))
         (folder / f"{name}{compression}").write_bytes(COMPRESS[compression](whole.encode()))
-    array = json.dumps(objects, indent=1 if has_end else None)
+    array = json.dumps(objects, indent=1 if has_end else None, ensure_ascii=has_bom)
     (folder / f"a.json{compression}").write_bytes(COMPRESS[compression](array.encode()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delimited, "BLOCK_BYTES", block_bytes)
