@@ -194,12 +194,12 @@ class PreviousRows:
                 schema = file.schema_arrow
                 top = {path_in(schema, name)[0] for name in (*self.key, *self._texts)}
                 batches = file.iter_batches(columns=[*top, *names], use_threads=False)
-                for batch in itertools.chain([pa.RecordBatch.from_pylist([], schema)], batches):
-                    table = pa.Table.from_batches([batch])
+                tables = (pa.Table.from_batches([batch]) for batch in batches)
+                for table in itertools.chain([schema.empty_table()], tables):
                     rows = self._comparable(table, first=first)
                     for name in names:
                         rows = rows.append_column(name, table.column(name))
-                    first += batch.num_rows
+                    first += table.num_rows
                     yield rows
 
 

@@ -47,6 +47,9 @@ COMPARED = {
     "binary_view": pa.array([b"\xff", b"a", b""], pa.binary_view()),
     "binary[2]": pa.array([b"\xff\x00", b"ab", b"cd"], pa.binary(2)),
     "dictionary of strings": pa.array(["a", "b", "a"]).dictionary_encode(),
+    "dictionary of Polars": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 0], pa.uint32()), ["a", "b"]
+    ),
     "dictionary of numbers": pa.array([1, 2, 1]).dictionary_encode(),
     "uuid": pa.ExtensionArray.from_storage(
         pa.uuid(), pa.array([uuid.UUID(int=n).bytes for n in (0, 1, 2**128 - 1)], pa.binary(16))
