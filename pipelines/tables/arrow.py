@@ -14,9 +14,10 @@ from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import explain_damage
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
-_MAGIC_BYTES = 8  # the magic number with its padding, before the stream in an Arrow file
 # Arrow's threads could free memory that belongs to Python after Python has ended.
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+# Arrow cannot decode dictionaries with values of these types, such as Polars' categories.
+_DECODABLE = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 class ArrowRows:
@@ -28,16 +29,14 @@ class ArrowRows:
     Args:
       handle: The file, open at its start.
       path: The path of the file, for messages.
-      is_head: Whether the handle contains only the beginning of the file.
 
     Raises:
       BadFileError: The file is neither an Arrow file nor an Arrow stream, or is cut off.
     """
 
-    def __init__(self, handle: IO[bytes], *, path: str, is_head: bool) -> None:
+    def __init__(self, handle: IO[bytes], *, path: str) -> None:
         self._path = path
         self._handle = handle
-        self._is_head = is_head
         magic = handle.read(len(_MAGIC))
         if magic.startswith(_FEATHER_1):
             raise BadFileError(
@@ -45,14 +44,14 @@ class ArrowRows:
             )
         if not handle.seek(0, os.SEEK_END):
             raise BadFileError(f"{path} must be Arrow IPC; it is empty")
-        self._is_file = magic == _MAGIC and not is_head
-        handle.seek(_MAGIC_BYTES if magic == _MAGIC and is_head else 0)
+        self._is_file = magic == _MAGIC
+        handle.seek(0)
         with self._explain_damage():
             open_ipc = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
             self._reader = open_ipc(handle, options=_OPTIONS)
             own: pa.Schema = self._reader.schema
             _read_names(pa.struct(list(own)))
-            fields = [field.with_type(map_type(field.type, _with_wide_indices)) for field in own]
+            fields = [field.with_type(map_type(field.type, _as_decodable)) for field in own]
             self.schema = pa.schema(fields, own.metadata)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -61,12 +60,8 @@ class ArrowRows:
         Raises:
           BadFileError: The file is damaged, or a stream lacks its end marker.
         """
-        try:
-            with self._explain_damage():
-                yield from self._batches()
-        except BadFileError:
-            if not self._is_head:
-                raise
+        with self._explain_damage():
+            yield from self._batches()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         if self._is_file:
@@ -89,10 +84,11 @@ class ArrowRows:
         return explain_damage(f"{self._path} cannot be read as Arrow IPC", has_sizes=True)
 
 
-def _with_wide_indices(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind) and kind.index_type.bit_width < 32:
-        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
-    return kind
+def _as_decodable(kind: pa.DataType) -> pa.DataType:
+    if not pa.types.is_dictionary(kind):
+        return kind
+    index = kind.index_type if kind.index_type.bit_width >= 32 else pa.int32()
+    return pa.dictionary(index, _DECODABLE.get(kind.value_type, kind.value_type), kind.ordered)
 
 
 def _read_names(kind: pa.DataType) -> None:

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -285,8 +284,7 @@ def cast_table(table: pa.Table, schema: pa.Schema, *, path: str) -> pa.Table:
     """
     for index, field in enumerate(table.schema):
         if _holds_nulls(field.type):
-            rows = pa.array(np.arange(table.num_rows))
-            table = table.set_column(index, field, table.column(index).take(rows))
+            table = table.set_column(index, field, table.column(index).combine_chunks())
     try:
         return table.cast(schema)
     except pa.ArrowInvalid as error:

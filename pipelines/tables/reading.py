@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -80,6 +80,8 @@ def inspect_file(
     size = int(identity["bytes"])
     if size == len(content):
         return scan_file(path, options=options, content=content)
+    if file_format.name == ARROW:
+        return _inspect_first_batch(path, options=options, identity=identity)
     with OpenTable(path, options=options, content=content, is_head=True) as table:
         collections.deque(table.batches(), maxlen=0)  # reading the rows infers the schema
     schema = table.schema
@@ -95,6 +97,23 @@ def inspect_file(
         head=head,
         has_all_columns=file_format.name != JSONL,
         problem=good.problem,
+    )
+
+
+def _inspect_first_batch(
+    path: str, *, options: ReadOptions, identity: Mapping[str, Any]
+) -> Contents:
+    """Read the schema and the first rows of an Arrow file.
+
+    The beginning of the file is not enough: Polars writes the schema only into the footer.
+    """
+    with OpenTable(path, options=options) as table:
+        head = [batch.slice(0, _FIRST_ROWS) for batch in itertools.islice(table.batches(), 1)]
+    return Contents(
+        size=int(identity["bytes"]),
+        changed=identity["changed"],
+        schema=table.schema,
+        head=pa.Table.from_batches(head, schema=table.schema),
     )
 
 
@@ -237,7 +256,7 @@ def _read_texts(stream: Any, wanted: _Request) -> _Rows:
 
 
 def _read_arrow(handle: Any, wanted: _Request) -> _Rows:
-    return ArrowRows(handle, path=wanted.path, is_head=wanted.is_head)
+    return ArrowRows(handle, path=wanted.path)
 
 
 # The reader of each format. Readers of text receive the decompressed content as UTF-8.

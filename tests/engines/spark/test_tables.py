@@ -6,8 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import run
+from corpora import open_named
 from models import model_texts
 from spark_program import find_missing_requirement, run_sql
+from translation_jobs import read_all, translate
+from unit_reading import read as read_units
+
+from tt.pipelines.tables.formats import ReadOptions
 
 if lack := find_missing_requirement():
     pytest.skip(lack, allow_module_level=True)
@@ -80,3 +85,72 @@ def test_spark_reads_the_new_columns_and_the_old_values(tmp_path, model_folder, 
         assert new["rows"] == table.select(names).to_pylist()
         assert [row["text_translation_status"] for row in new["rows"]][1:] == ["null", "empty"]
         assert new["rows"][0]["text_translation"]
+
+
+PAIRS = {
+    "n": list(range(8)),
+    "source": ['say "so"', "two\nlines", 'a;b,c\t"d"', "é 名 😀", "", None, "back\\slash", "7"],
+    "target": ["x", None, "y\nz", "", 'q""q', ";", "end\\", "next\u2028line"],
+}
+# Spark escapes quotation marks by backslashes unless it has the option `escape`.
+FORMATS = {
+    "csv": "csv options (header true, escape '\"')",
+    "csv-gzip": """csv options (
+        header true, escape '"', sep ';', quoteAll true, compression 'gzip')""",
+    "json": "json",
+    "json-bzip2": "json options (ignoreNullFields false, compression 'bzip2')",
+    "parquet": "parquet options (compression 'zstd')",
+}
+
+
+def test_spark_and_both_jobs_read_the_same_texts(tmp_path):
+    pq.write_table(pa.table(PAIRS), tmp_path / "in.parquet")
+    rows = f"select /*+ coalesce(1) */ * from parquet.`{tmp_path}/in.parquet`"
+    run_sql(
+        *(
+            f"insert overwrite directory '{tmp_path}/{name}' using {options} {rows}"
+            for name, options in FORMATS.items()
+        ),
+        folder=tmp_path,
+    )
+    for name in FORMATS:
+        has_null = not name.startswith("csv")
+        expected = [
+            tuple(text if has_null else text or "" for text in pair)
+            for pair in zip(PAIRS["source"], PAIRS["target"], strict=True)
+        ]
+        options = ReadOptions(input_format="json" if name.startswith("json") else None)
+        output = tmp_path / f"read-{name}"
+        translate(tmp_path / name, output, read=options, text_columns=("source",))
+        found = read_all(output)
+        texts = found["source"].to_pylist(), found["target"].to_pylist()
+        assert list(zip(*texts, strict=True)) == expected
+        [file] = (tmp_path / name).glob("part-*")
+        [source] = open_named(corpora=[f"{file}:source:target"])
+        rows = read_units(source, tmp_path / f"units-{name}")
+        assert rows == [(*pair, None) for pair in expected]
+
+
+def test_spark_reads_csv_and_jsonl(tmp_path):
+    pq.write_table(pa.table(PAIRS), tmp_path / "in.parquet")
+    reading = {"csv": "options (header true, escape '\"', multiLine true, ", "jsonl": "options ("}
+    statements = []
+    for file_format, options in reading.items():
+        for compression in ("none", "gzip"):
+            output = tmp_path / f"{file_format}_{compression}"
+            translate(
+                tmp_path / "in.parquet", output, text_columns=("source",), format=file_format,
+                compression=compression,
+            )  # fmt: skip
+            view = f"create temporary view {output.name} using {file_format.removesuffix('l')}"
+            statements += [
+                f"{view} {options}path '{output}/in-*')",
+                f"select source, target, translation, translation_status from {output.name}",
+            ]
+    found = run_sql(*statements, folder=tmp_path)[1::2]
+    translate(tmp_path / "in.parquet", tmp_path / "parquet", text_columns=("source",))
+    names = ["source", "target", "translation", "translation_status"]
+    expected = read_all(tmp_path / "parquet").select(names).to_pylist()
+    without_empty = [{name: row[name] or None for name in names} for row in expected]
+    # Spark reads the empty texts of CSV as null.
+    assert [each["rows"] for each in found] == [*[without_empty] * 2, *[expected] * 2]
