@@ -216,7 +216,7 @@ class Source(abc.ABC):
 class FileSource(Source):
     """A source in one file or a pair of files. By default, all rows must be read at once."""
 
-    has_lines: ClassVar[bool] = False  # whether each line of the files is a row
+    has_lines: ClassVar[bool] = False  # whether rows may be lines of the files
     given_name: str = dataclasses.field(default="", kw_only=True)  # the corpus's given name, or ""
     encoding: str = dataclasses.field(default=UTF8, kw_only=True)  # as `find_encoding` returns it
     # Listing entries of the files, or none. They do not belong to the identity of the source.
@@ -361,6 +361,7 @@ class TableColumns(ColumnsSource):
     """Two columns of a CSV, JSON or Arrow file."""
 
     kind: ClassVar[str] = "table"
+    has_lines: ClassVar[bool] = True
 
     def _options(self) -> ReadOptions:
         return ReadOptions(
@@ -381,13 +382,22 @@ class TableColumns(ColumnsSource):
 
     def read_ranges(self, ranges: Sequence[LineRange | None]) -> Iterator[pa.Table]:
         """Read a range of the file."""
-        [part] = ranges
-        options, columns = self._options(), self._read_columns()
-        with (
-            with_remedy(),
-            OpenTable(self.path, options=options, columns=columns, part=part) as table,
-        ):
+        with with_remedy(), self._open(*ranges) as table:
             yield from _slices(table.batches(), self.columns())
+
+    def find_ranges(self, *, max_pairs: int, max_bytes: int) -> list[list[LineRange]]:
+        """Return ranges of a large file; see `Source.find_ranges`."""
+        [size] = [file["bytes"] for file in self.file_identities()]
+        if size <= max_bytes:
+            return []
+        with with_remedy(), self._open(None) as table:
+            found = table.find_ranges(size=size, most_rows=max_pairs, most_bytes=max_bytes)
+        return [[each] for each in found]
+
+    def _open(self, part: LineRange | None) -> OpenTable:
+        return OpenTable(
+            self.path, options=self._options(), columns=self._read_columns(), part=part
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -395,7 +405,6 @@ class Tsv(TableColumns):
     """A tab-separated file with a pair per line. Columns count from 0."""
 
     kind: ClassVar[str] = "tsv"
-    has_lines: ClassVar[bool] = True
 
     source_column: int = 0
     target_column: int = 1

@@ -155,11 +155,7 @@ def find_pieces(
             units = source.find_ranges(max_pairs=max_pairs, max_bytes=_RANGE_BYTES)
         if units:
             entries = [
-                {
-                    "rows": {group: ranges[0].rows},
-                    "chunk": True,
-                    "ranges": [dataclasses.astuple(each) for each in ranges],
-                }
+                {"rows": {group: ranges[0].rows}, "chunk": True, "ranges": ranges}
                 for ranges in units
             ]
             work.write_text(work.index(group), json.dumps(entries))
@@ -175,10 +171,7 @@ def _read_ranges(group: int, work: WorkFolder) -> list[list[LineRange]]:
     """Return the ranges of each unit of a group; [] if the list of units has none."""
     try:
         units = json.loads(files.read_bytes(work.index(group)))
-        return [
-            [LineRange(rows=rows, begin=begin, end=end) for rows, begin, end in unit["ranges"]]
-            for unit in units
-        ]
+        return [[LineRange(*each) for each in unit["ranges"]] for unit in units]
     except (FileNotFoundError, KeyError, ValueError):  # a truncated list is written again
         return []
 

@@ -9,6 +9,7 @@ lines         reader of texts, line-aligned texts, and cells by number
 ranges        ranges of lines that several workers read
 delimited     reader of CSV and TSV files
 jsonl         reader of JSON Lines files
+json_arrays   arrays of JSON objects, as lines
 json_texts    reader of the texts under some keys of JSON Lines
 columns       column types, casts, and the texts in a column
 parquet       Parquet footers, row iteration and writing

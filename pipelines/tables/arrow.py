@@ -34,6 +34,8 @@ class ArrowRows:
       BadFileError: The file is neither an Arrow file nor an Arrow stream, or is cut off.
     """
 
+    rules = None  # the rows are not lines
+
     def __init__(self, handle: IO[bytes], *, path: str) -> None:
         self._path = path
         self._handle = handle

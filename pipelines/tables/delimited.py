@@ -23,9 +23,11 @@ import pyarrow.csv as pa_csv
 from tt.model.errors import BadFileError, counted, first_line
 from tt.pipelines.tables.damage import EncodingError, SeparatorError
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
+from tt.pipelines.tables.ranges import RowRules
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, without_bom
 
 _HEAD_BYTES = 64 << 10  # the maximum size of the line of column names
+MOST_HEAD_BYTES = 2 * _HEAD_BYTES  # the beginning of a file that decides how its rows are read
 _SEPARATOR_ROWS = 10  # the number of rows to search for other separators
 BLOCK_BYTES = 8 << 20  # the size of the text that is parsed at once
 MOST_LINE_ENDS = 1000  # the maximum number of line ends inside a row
@@ -61,6 +63,9 @@ class DelimitedRows:
       has_quotes: Whether the file is CSV, whose cells may have quotation marks.
       is_head: Whether the stream is only the beginning of the file. If so, only the rows of its
         first block are read, and no row if the end of a row is uncertain.
+      head: The first `MOST_HEAD_BYTES` of the file if the stream is a range of rows; see
+        `find_ranges`.
+      line: The number of the first line of the stream in the file.
 
     Raises:
       BadFileError: The first line does not contain column names.
@@ -74,6 +79,8 @@ class DelimitedRows:
         delimiter: str | None,
         has_quotes: bool,
         is_head: bool = False,
+        head: bytes | None = None,
+        line: int = 1,
     ) -> None:
         self._stream = stream
         self._path = path
@@ -81,15 +88,20 @@ class DelimitedRows:
         self._is_given = delimiter is not None
         self._has_quotes = has_quotes
         self._is_head = is_head
-        self._first = without_bom(stream.read(BLOCK_BYTES), path=path)
+        self._line = line
+        self._names_rows = 1 if head is None else 0
+        first = stream.read(BLOCK_BYTES)
+        self._first = without_bom(first if head is None else head, path=path)
         self._newline = b"\n" if b"\n" in self._first else b"\r"
         self._names = self._read_names()
         self._end = [_END, *[""] * (len(self._names) - 1)]
+        if head is not None:
+            self._first = first
         self.schema = pa.schema([(name, pa.string()) for name in self._names])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        block, names_rows, line = self._first, 1, 1
+        block, names_rows, line = self._first, self._names_rows, self._line
         while True:
             more = self._read_after(block)
             is_last = not (more or self._is_head)
@@ -105,6 +117,15 @@ class DelimitedRows:
                 return
             line += _count(np.frombuffer(block, np.uint8)[:size], self._newline)
             block = block[size:] + more
+
+    @property
+    def rules(self) -> RowRules:
+        """How the lines of the file form rows."""
+        return RowRules(
+            blank=b"\r\n" if len(self._names) > 1 else b"",
+            has_names=True,
+            separator=self._delimiter if self._has_quotes else "",
+        )
 
     def _read_after(self, block: bytes) -> bytes:
         """Return the text after a block, without the rest of a line that is already too long."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tt.pipelines.tables import jsonl
 from tt.pipelines.tables.faults import Fault, with_faults
 from tt.pipelines.tables.jsonl import find_fault, is_suspect, parse_json
+from tt.pipelines.tables.ranges import LINES
 from tt.pipelines.tables.text_files import read_whole_lines, without_bom
 
 
@@ -24,11 +25,15 @@ class JsonTexts:
       stream: The decompressed content of the file.
       path: The path of the file, for messages.
       keys: The keys.
+      line: The number of the first line of the stream in the file.
     """
 
-    def __init__(self, stream: Any, *, path: str, keys: Sequence[str]) -> None:
+    rules = LINES
+
+    def __init__(self, stream: Any, *, path: str, keys: Sequence[str], line: int = 1) -> None:
         self._stream = stream
         self._path = path
+        self._line = line
         self._keys = list(dict.fromkeys(keys))
         self.schema = pa.schema([(key, pa.string()) for key in self._keys])
         # "a.b" can also be a key of its own.
@@ -38,7 +43,7 @@ class JsonTexts:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        line = 1
+        line = self._line
         while block := read_whole_lines(self._stream, size=jsonl.BLOCK_BYTES):
             if line == 1:
                 block = without_bom(block, path=self._path)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import math
 import re
+import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from tt.model.errors import BadFileError
 from tt.pipelines.tables.columns import map_type, map_values
 from tt.pipelines.tables.damage import one_line
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
+from tt.pipelines.tables.ranges import RowRules
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, read_whole_lines, without_bom
 
 BLOCK_BYTES = 4 << 20  # the size of the whole lines that are parsed at once
@@ -39,8 +39,6 @@ _ESCAPE = re.compile(
 )
 _STEPS = np.zeros(256, np.int8)  # the change of the nesting depth at each byte
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
-_SEPARATOR = re.compile(r"[\s,]*")  # between the items of an array
-_LINE_ENDS = re.compile(r"[\r\n]+")  # in an item; inside of a text, JSON requires escapes
 _BETWEEN = re.compile(r"[\s,:]*")  # between the keys and values of an object
 _DECODER = json.JSONDecoder()
 _KeyPath = tuple[str, ...]  # keys that lead to a value; "" leads into a list
@@ -58,7 +56,10 @@ class JsonlRows:
       path: The path of the file, for messages.
       schema: The schema that an earlier pass over the file found; None to infer the schema.
       has_lines: Whether the rows have the additional column `RAW_LINE`, which is null in bad lines.
+      line: The number of the first line of the stream in the file.
     """
+
+    rules = RowRules(blank=string.whitespace.encode())
 
     def __init__(
         self,
@@ -67,8 +68,10 @@ class JsonlRows:
         path: str,
         schema: pa.Schema | None = None,
         has_lines: bool = False,
+        line: int = 1,
     ) -> None:
         self._has_lines = has_lines
+        self._line = line
         self._stream = stream
         self._path = path
         self._is_known = schema is not None
@@ -83,7 +86,7 @@ class JsonlRows:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        first_line = 1
+        first_line = self._line
         while block := read_whole_lines(self._stream, size=BLOCK_BYTES):
             if first_line == 1:
                 block = without_bom(block, path=self._path)
@@ -195,78 +198,6 @@ class JsonlRows:
             for path, values in columns.items()
             if path in self._inexact and pa.types.is_floating(values.type)
         }
-
-
-class _JsonLines(io.RawIOBase):
-    """The content of a JSON file as lines of JSON: the lines of the file, or the items of an array.
-
-    Args:
-      stream: The decompressed content of the file.
-      path: The path of the file, for messages.
-    """
-
-    def __init__(self, stream: Any, *, path: str) -> None:
-        self._stream = stream
-        self._path = path
-        self._text = self._read_text()
-        self._is_array = self._text.lstrip().startswith("[")
-        self._text = self._text.lstrip().removeprefix("[") if self._is_array else self._text
-        self._count = 0  # the number of items
-        self._lines = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._lines and (self._text or not self._is_array):
-            text = self._take_items() if self._is_array else self._text
-            self._lines = memoryview(text.encode(errors="surrogateescape"))
-            if not self._is_array:
-                self._text = self._read_text()
-                if not self._lines:
-                    return 0
-        size = min(len(buffer), len(self._lines))
-        buffer[:size] = self._lines[:size]
-        self._lines = self._lines[size:]
-        return size
-
-    def _read_text(self) -> str:
-        block = self._stream.read(BLOCK_BYTES)
-        # A character may end in the next block.
-        while block and block[-1] >= 0x80 and (more := self._stream.read(1)):
-            block += more
-        return without_bom(block, path=self._path).decode(errors="surrogateescape")
-
-    def _take_items(self) -> str:
-        """Return the next items of an array as lines, and remove them from the text."""
-        items: list[str] = []
-        end = 0
-        while True:
-            start = _SEPARATOR.match(self._text, end).end()  # type: ignore[union-attr]
-            if self._text.startswith("]", start):
-                self._text = ""
-                return "".join(items)
-            try:
-                _, end = _DECODER.raw_decode(self._text, start)
-            except (ValueError, RecursionError):
-                break
-            if end == len(self._text):  # a number may continue in the next block
-                break
-            items.append(_LINE_ENDS.sub(" ", self._text[start:end]) + "\n")
-            self._count += 1
-        more = self._read_text()
-        if not more or len(self._text) - start > MAX_LINE_BYTES:
-            raise BadFileError(
-                f"{self._path} must be an array of JSON objects; item {self._count + 1:,} is not "
-                "JSON, or the array has no end"
-            )
-        self._text = self._text[start:] + more
-        return "".join(items)
-
-
-def open_json(stream: Any, *, path: str) -> io.BufferedReader:
-    """Return the content of a JSON file, which may be an array, as a stream of lines."""
-    return io.BufferedReader(_JsonLines(stream, path=path))
 
 
 def is_json_text(field: pa.Field) -> bool:

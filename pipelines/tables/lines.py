@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 
 from tt.model.errors import counted
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults, with_faults
-from tt.pipelines.tables.ranges import unequal_lines_error
+from tt.pipelines.tables.ranges import LINES, unequal_lines_error
 from tt.pipelines.tables.text_files import (
     MAX_LINE_BYTES,
     TOO_LONG,
@@ -38,19 +38,24 @@ class CellRows:
       path: The path of the file, for messages.
       delimiter: The character between cells.
       columns: The numbers of the cells, counted from 0, by the names of their columns.
+      line: The number of the first line of the stream in the file.
     """
 
+    rules = LINES
+
     def __init__(
-        self, stream: Any, *, path: str, delimiter: str, columns: Mapping[str, int]
+        self, stream: Any, *, path: str, delimiter: str, columns: Mapping[str, int], line: int = 1
     ) -> None:
-        self._stream, self._path = stream, path
+        self._stream, self._path, self._line = stream, path, line
         self._delimiter, self._numbers = delimiter.encode(), [*columns.values()]
         self.schema = pa.schema([(name, pa.string()) for name in columns])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the cells."""
-        count = 0
-        block = without_bom(read_whole_lines(self._stream, size=BLOCK_BYTES), path=self._path)
+        line = self._line
+        block = read_whole_lines(self._stream, size=BLOCK_BYTES)
+        if line == 1:
+            block = without_bom(block, path=self._path)
         while block:
             if b"\r" in block:
                 if block.endswith(b"\r"):  # the last line lacks the rest of its end
@@ -59,9 +64,9 @@ class CellRows:
             batch = self._parse(block)
             if batch is None:
                 lines = block.removesuffix(b"\n").split(b"\n")
-                batch = self._split(lines, first_line=count + 1)
+                batch = self._split(lines, first_line=line)
             yield batch
-            count += batch.num_rows
+            line += batch.num_rows
             block = read_whole_lines(self._stream, size=BLOCK_BYTES)
 
     def _cells_of(self, line: bytes) -> list[bytes]:
@@ -124,8 +129,10 @@ class CellRows:
 class TextRows(CellRows):
     """The lines of a text file, as batches with a single column of strings."""
 
-    def __init__(self, stream: Any, *, path: str) -> None:
-        super().__init__(stream, path=path, delimiter=_NO_DELIMITER, columns={TEXT_COLUMN: 0})
+    def __init__(self, stream: Any, *, path: str, line: int = 1) -> None:
+        super().__init__(
+            stream, path=path, delimiter=_NO_DELIMITER, columns={TEXT_COLUMN: 0}, line=line
+        )
 
     def _cells_of(self, line: bytes) -> list[bytes]:
         return [line]
@@ -140,15 +147,12 @@ class AlignedRows:
     If the line of one file is bad, the row is bad.
 
     Args:
-      streams: The decompressed content of each file.
+      sides: The lines of each file.
       paths: The paths of the files, for messages.
     """
 
-    def __init__(self, streams: Sequence[Any], *, paths: Sequence[str]) -> None:
-        self._paths = paths
-        self._sides = [
-            TextRows(stream, path=path) for stream, path in zip(streams, paths, strict=True)
-        ]
+    def __init__(self, sides: Sequence[TextRows], *, paths: Sequence[str]) -> None:
+        self._sides, self._paths = sides, paths
         self.schema = pa.schema([(str(i), pa.string()) for i in range(len(paths))])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

@@ -12,13 +12,14 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tt.model.errors import BadFileError, UserError
-from tt.model.storage.files import open_binary, open_input, read_range
+from tt.model.storage.files import open_binary, open_for_parts, open_input, read_range
 from tt.model.storage.listing import file_identity
 from tt.model.storage.paths import is_local
 from tt.pipelines.tables.arrow import ArrowRows
@@ -28,7 +29,7 @@ from tt.pipelines.tables.damage import (
     explain_each,
     is_damage,
 )
-from tt.pipelines.tables.delimited import DelimitedRows
+from tt.pipelines.tables.delimited import MOST_HEAD_BYTES, DelimitedRows
 from tt.pipelines.tables.faults import split_faults
 from tt.pipelines.tables.formats import (
     ARROW,
@@ -42,11 +43,12 @@ from tt.pipelines.tables.formats import (
     UTF8,
     ReadOptions,
 )
+from tt.pipelines.tables.json_arrays import open_json
 from tt.pipelines.tables.json_texts import JsonTexts
-from tt.pipelines.tables.jsonl import JsonlRows, open_json
+from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.lines import AlignedRows, CellRows, TextRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
-from tt.pipelines.tables.ranges import LineRange
+from tt.pipelines.tables.ranges import LineRange, RowRules, can_be_cut, find_ranges
 from tt.pipelines.tables.text_files import (
     MAX_LINE_BYTES,
     TextFile,
@@ -56,6 +58,7 @@ from tt.pipelines.tables.text_files import (
 
 HEAD_BYTES = 512 << 10  # the size of the beginning of a file that is read to find its columns
 _HEAD_BUFFER_BYTES = 4096
+_PART_BYTES = 16 << 20  # the maximum bytes of a request for a part of a file
 _MOST_HEAD = 8 << 20  # the maximum size of a decompressed head
 _FIRST_ROWS = 1024  # the maximum number of rows in the head of a file that is read completely
 
@@ -209,6 +212,8 @@ class _Request:
     has_lines: bool
     columns: Sequence[str | int]
     is_head: bool
+    head: bytes | None  # the beginning of a file of which only a part is read
+    line: int  # the number of the first line of the stream
 
 
 class _Rows(Protocol):
@@ -216,6 +221,9 @@ class _Rows(Protocol):
 
     @property
     def schema(self) -> pa.Schema: ...
+
+    @property
+    def rules(self) -> RowRules | None: ...
 
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
 
@@ -227,7 +235,9 @@ def _read_csv(stream: Any, wanted: _Request) -> _Rows:
 def _read_tsv(stream: Any, wanted: _Request) -> _Rows:
     if numbers := {str(each): each for each in wanted.columns if isinstance(each, int)}:
         delimiter = wanted.options.delimiter or "\t"
-        return CellRows(stream, path=wanted.path, delimiter=delimiter, columns=numbers)
+        return CellRows(
+            stream, path=wanted.path, delimiter=delimiter, columns=numbers, line=wanted.line
+        )
     return _read_delimited(stream, wanted, has_quotes=False)
 
 
@@ -238,13 +248,22 @@ def _read_delimited(stream: Any, wanted: _Request, *, has_quotes: bool) -> _Rows
         delimiter=wanted.options.delimiter,
         has_quotes=has_quotes,
         is_head=wanted.is_head,
+        head=wanted.head,
+        line=wanted.line,
     )
 
 
 def _read_jsonl(stream: Any, wanted: _Request) -> _Rows:
     if wanted.columns:
-        return JsonTexts(stream, path=wanted.path, keys=[str(key) for key in wanted.columns])
-    return JsonlRows(stream, path=wanted.path, schema=wanted.schema, has_lines=wanted.has_lines)
+        keys = [str(key) for key in wanted.columns]
+        return JsonTexts(stream, path=wanted.path, keys=keys, line=wanted.line)
+    return JsonlRows(
+        stream,
+        path=wanted.path,
+        schema=wanted.schema,
+        has_lines=wanted.has_lines,
+        line=wanted.line,
+    )
 
 
 def _read_json(stream: Any, wanted: _Request) -> _Rows:
@@ -252,7 +271,7 @@ def _read_json(stream: Any, wanted: _Request) -> _Rows:
 
 
 def _read_texts(stream: Any, wanted: _Request) -> _Rows:
-    return TextRows(stream, path=wanted.path)
+    return TextRows(stream, path=wanted.path, line=wanted.line)
 
 
 def _read_arrow(handle: Any, wanted: _Request) -> _Rows:
@@ -271,7 +290,7 @@ _READERS: dict[str, Callable[[Any, _Request], _Rows]] = {
 
 
 class OpenTable:
-    """An open file of any format except Parquet, which is read from its start.
+    """An open file of any format except Parquet, which is read from its start, or a part of it.
 
     Args:
       path: The path of the file.
@@ -282,7 +301,7 @@ class OpenTable:
         line then is a row. By default, the rows have all columns.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
-      part: The lines to read; None for the whole file.
+      part: Read only this range, which `find_ranges` has found.
       has_checksum: Whether to compute the checksum of the file for `finish`.
 
     Raises:
@@ -303,14 +322,28 @@ class OpenTable:
         part: LineRange | None = None,
         has_checksum: bool = False,
     ) -> None:
-        self._problem = f"{path} is cut off or damaged"
+        self._path, self._problem = path, f"{path} is cut off or damaged"
         file_format = options.format_of(path)
+        name = file_format.name if file_format else CSV
         is_text = file_format is None or file_format.is_text
-        encoding = options.encoding if is_text else UTF8
+        self._encoding = options.encoding if is_text else UTF8
+        head: bytes | None = None
         with contextlib.ExitStack() as stack, explain_damage(self._problem):
+            if part is not None and name in (CSV, TSV):
+                with (
+                    open_for_parts(path) as file,
+                    TextFile(
+                        path, content=file.read(MOST_HEAD_BYTES), encoding=self._encoding
+                    ) as beginning,
+                ):
+                    head = beginning.stream.read()
             self._file = stack.enter_context(
                 TextFile(
-                    path, content=content, encoding=encoding, part=part, has_checksum=has_checksum
+                    path,
+                    content=content,
+                    encoding=self._encoding,
+                    part=part,
+                    has_checksum=has_checksum,
                 )
             )
             stream: Any = self._file.stream
@@ -318,8 +351,8 @@ class OpenTable:
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 stream = stack.enter_context(handle)
             elif content is not None and is_head:
-                stream = io.BytesIO(_head_lines(content, path=path, encoding=encoding))
-            self._rows = _READERS[file_format.name if file_format else CSV](
+                stream = io.BytesIO(_head_lines(content, path=path, encoding=self._encoding))
+            self._rows = _READERS[name](
                 stream,
                 _Request(
                     path=path,
@@ -328,8 +361,12 @@ class OpenTable:
                     has_lines=has_lines,
                     columns=columns,
                     is_head=is_head,
+                    head=head,
+                    line=part.first_line if part else 1,
                 ),
             )
+            # The lines of a JSON file may be parts of an array.
+            self._rules = None if name == JSON else self._rows.rules
             self._opened = stack.pop_all()
 
     def __enter__(self) -> OpenTable:
@@ -363,6 +400,34 @@ class OpenTable:
         for size in sizes:
             yield cursor.take(size)
 
+    def find_ranges(
+        self,
+        *,
+        size: int,
+        most_rows: int,
+        most_bytes: int = sys.maxsize,
+        update: Callable[[bytes], object] | None = None,
+    ) -> list[LineRange]:
+        """Return ranges that can be opened as `part`; [] if the file must be read from its start.
+
+        Args:
+          size: The size of the file, in bytes.
+          most_rows: The maximum number of rows in a range.
+          most_bytes: The maximum number of bytes in a range of several rows.
+          update: Called with each block of the file, for example to compute a checksum.
+        """
+        if self._rules is None or not can_be_cut(self._path, encoding=self._encoding):
+            return []
+        return find_ranges(
+            self._path,
+            size=size,
+            most_rows=most_rows,
+            most_bytes=most_bytes,
+            rules=self._rules,
+            encoding=self._encoding,
+            update=update,
+        )
+
     def finish(self) -> tuple[int, str]:
         """Read to the end of the file; return its size in bytes, and its blake2b checksum."""
         with explain_damage(self._problem):
@@ -386,11 +451,12 @@ def open_aligned(
     """
     problem = f"{' or '.join(paths)} is cut off or damaged"
     with contextlib.ExitStack() as stack, explain_damage(problem):
-        streams = [
-            stack.enter_context(TextFile(path, encoding=encoding, part=part)).stream
-            for path, part in itertools.zip_longest(paths, parts)
-        ]
-        yield explain_each(AlignedRows(streams, paths=paths), problem)
+        sides = []
+        for path, part in itertools.zip_longest(paths, parts):
+            file = stack.enter_context(TextFile(path, encoding=encoding, part=part))
+            line = part.first_line if part else 1
+            sides.append(TextRows(file.stream, path=path, line=line))
+        yield explain_each(AlignedRows(sides, paths=paths), problem)
 
 
 def _head_lines(content: bytes, *, path: str, encoding: str) -> bytes:

@@ -21,6 +21,7 @@ from tt.pipelines.tables.ranges import LineRange
 MAX_LINE_BYTES = MAX_TEXT_BYTES
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MB"  # why a line cannot be read
 _BUFFER_BYTES = 256 << 10
+_PART_BYTES = 16 << 20  # the maximum bytes of a request for a part of a file
 _BZ2_BYTES = 32 << 10  # small, because the unused rest is copied at the end of each member
 _HEAD_BYTES = 4096
 _WIDE_BOMS = (
@@ -188,11 +189,14 @@ class TextFile:
         has_checksum: bool = False,
     ) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
-        self._file: Any = open_input(path) if content is None else io.BytesIO(content)
+        if content is None:
+            self._file: Any = open_input(path, is_read_in_parts=part is not None)
+        else:
+            self._file = io.BytesIO(content)
         stream: Any = self._file if part is None else part.open(self._file)
         if has_checksum:
             stream = _ChecksumStream(stream, self._digest)
-        self._raw = io.BufferedReader(stream, _BUFFER_BYTES)
+        self._raw = io.BufferedReader(stream, _BUFFER_BYTES if part is None else _PART_BYTES)
         if compression_ending(path) and not self._raw.peek(1):
             raise BadFileError(f"{path} is cut off: the file is empty")
         self.stream = decompress(self._raw, path=path, encoding=encoding)

@@ -14,13 +14,21 @@ from tt.pipelines.preprocess import units
 from tt.pipelines.preprocess.filters import Filters
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.request import PreprocessRequest
-from tt.pipelines.preprocess.sources import TextPair, Tsv
+from tt.pipelines.preprocess.sources import TableColumns, TextPair, Tsv
 
 PAIRS = [(f"{a} {i}", f"{b} {i}") for i in range(40) for a, b in zip(ENGLISH, GERMAN, strict=True)]
 
 
 def write(folder, kind, *, encoding="utf-8", end="\n"):
     """Write a corpus with a header, a bad line and no line end at its end; return its name."""
+    if kind in ("csv", "jsonl"):
+        quotes = [f'"{a}","{b}{end}x"' for a, b in PAIRS]
+        lines = ["en,de", *quotes[:7], "no comma", "", *quotes[7:]]
+        if kind == "jsonl":
+            objects = [json.dumps({"en": a, "de": b}, ensure_ascii=False) for a, b in PAIRS]
+            lines = [*objects[:7], "no JSON", "", *objects[7:]]
+        (folder / f"a.{kind}").write_text(end.join(lines), encoding=encoding, newline="")
+        return f"{folder}/a.{kind}:en:de"
     lines = [f"{a}\t{b}" for a, b in PAIRS]
     lines[:0], lines[7:7] = ["en\tde"], ["no tab" if kind == "tsv" else "no tab\t"]
     if kind == "tsv":
@@ -51,7 +59,7 @@ def content(folder):
     return shards, sorted(map(str, rejected))
 
 
-@pytest.mark.parametrize("kind", ["tsv", "pair"])
+@pytest.mark.parametrize("kind", ["tsv", "pair", "csv", "jsonl"])
 @pytest.mark.parametrize(("encoding", "end"), [("utf-8-sig", "\r\n"), ("latin-1", "\n")])
 def test_a_file_cut_by_many_workers_gives_the_same_dataset(
     kind, encoding, end, tmp_path, monkeypatch
@@ -61,7 +69,7 @@ def test_a_file_cut_by_many_workers_gives_the_same_dataset(
     expected = content(make(corpus, tmp_path / "one", **options))
     monkeypatch.setattr(units, "_RANGE_BYTES", 2000)
     opened = []
-    for source in (Tsv, TextPair):
+    for source in (Tsv, TextPair, TableColumns):
         read = source.read_ranges
         monkeypatch.setattr(
             source,

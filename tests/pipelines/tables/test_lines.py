@@ -70,7 +70,8 @@ def test_cells_are_the_parts_of_lines(content, block_bytes):
 
 @given(sides=st.tuples(contents, contents), block_bytes=st.integers(1, 40))
 def test_lines_of_two_files_belong_together(sides, block_bytes):
-    rows = AlignedRows([open_stream(side) for side in sides], paths=["a.en", "a.de"])
+    texts = [TextRows(open_stream(side), path="a.txt") for side in sides]
+    rows = AlignedRows(texts, paths=["a.en", "a.de"])
     split = [split_lines(side) for side in sides]
     if len(split[0]) != len(split[1]):
         counts = f"a.en has {len(split[0])} lines, but a.de has {len(split[1])}"
