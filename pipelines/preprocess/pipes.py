@@ -53,6 +53,7 @@ def read_pipes(plan: PreprocessPlan, report: Callable[[str], object]) -> Preproc
             work=plan.work,
             unchanged=functools.partial(listing.unchanged, planned),
             grow=unit_pairs_of,
+            is_repeatable=False,
         )
         for unit in units if found else ():
             for rows in unit.read(plan.source_list) if unit.chunk else ():

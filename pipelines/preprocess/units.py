@@ -208,11 +208,13 @@ def cut_sources(
     work: WorkFolder,
     unchanged: _Unchanged,
     grow: _Grow = lambda text_bytes: 0,
+    is_repeatable: bool = True,
 ) -> Iterator[Unit]:
     """Yield the units of a group of sources, in order, and write the chunk files of text.
 
-    After the last unit, the function writes the row counts of all units to the work folder, so that
-    a rerun need not read the sources again.
+    A chunk file that a killed run has finished is not written again. After the last unit, the
+    function writes the row counts of all units to the work folder, so that a rerun need not read
+    the sources again.
 
     Args:
       members: The (position, source) pairs of the group. Only small sources share a group.
@@ -223,13 +225,16 @@ def cut_sources(
         chunk, and the list of row counts, gets its name only after such a context.
       grow: Returns another maximum for the next chunk, given the bytes of text that were read until
         then. The larger maximum applies.
+      is_repeatable: Whether the sources contain the same rows each time, unlike pipes.
     """
     group = members[0][0]
     found = _find_units(group, work)
     units: list[dict[str, Any]] = []
     done: collections.Counter[int] = collections.Counter()
     with contextlib.nullcontext() if found else unchanged():
-        for rows, chunk in found or _cut(members, max_pairs, work, unchanged, grow):
+        for rows, chunk in found or _cut(
+            members, max_pairs, work, unchanged, grow, is_repeatable=is_repeatable
+        ):
             yield Unit(
                 order=group,
                 index=len(units),
@@ -280,6 +285,8 @@ def _cut(
     work: WorkFolder,
     unchanged: _Unchanged,
     grow: _Grow,
+    *,
+    is_repeatable: bool,
 ) -> Iterator[tuple[_Rows, str]]:
     group = members[0][0]
     sized = [
@@ -300,7 +307,10 @@ def _cut(
         )
         for pieces in _in_runs(tables, max_pairs, grow):
             chunk = work.chunk(group, index)
-            yield _write_chunk(chunk, pieces, work=work, unchanged=unchanged), chunk
+            if is_repeatable and ends_with(chunk, _CHUNK_END):
+                yield _count_rows(pieces), chunk
+            else:
+                yield _write_chunk(chunk, pieces, work=work, unchanged=unchanged), chunk
             index += 1
 
 
@@ -352,6 +362,13 @@ def _in_runs(tables: Iterator[_Tagged], max_pairs: int, grow: _Grow) -> Iterator
 
 def _next_table(tables: Iterator[_Tagged]) -> _Tagged | None:
     return next((tagged for tagged in tables if tagged[1].num_rows), None)
+
+
+def _count_rows(tables: Iterable[_Tagged]) -> _Rows:
+    rows: collections.Counter[int] = collections.Counter()
+    for order, table in tables:
+        rows[order] += table.num_rows
+    return dict(rows)
 
 
 def _write_chunk(

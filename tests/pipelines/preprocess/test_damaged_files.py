@@ -10,7 +10,7 @@ from corpora import ONE_THREAD, PAIRS, digest, options, preprocess
 
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
 from tt.model.errors import UserError
-from tt.pipelines.preprocess import manifest, merge_steps
+from tt.pipelines.preprocess import manifest, merge_steps, units
 from tt.pipelines.preprocess import sizes as preprocess_sizes
 from tt.pipelines.preprocess.job import DatasetWatch, PreprocessJob
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns
@@ -110,6 +110,26 @@ def test_truncated_file_counts_as_missing(tmp_path, sources, whole, half_done, p
     make(sources, output)
     assert digest(output) == digest(whole)
     assert DatasetManifest.load(output) == DatasetManifest.load(whole)
+
+
+def test_finished_chunks_of_a_killed_run_are_not_written_again(
+    tmp_path, sources, whole, half_done, monkeypatch
+):
+    output = tmp_path / "data"
+    shutil.copytree(half_done, output)
+    for pattern in ("_work/*/units-000.json", "_work/*/chunk-000-00001.arrow"):
+        [path] = output.glob(pattern)
+        path.unlink()
+    written = []
+    write = units._write_chunk
+    monkeypatch.setattr(
+        units,
+        "_write_chunk",
+        lambda path, *args, **kw: written.append(path) or write(path, *args, **kw),
+    )
+    make(sources, output)
+    assert [Path(path).name for path in written] == ["chunk-000-00001.arrow"]
+    assert digest(output) == digest(whole)
 
 
 # Vocabularies of unfinished datasets.
