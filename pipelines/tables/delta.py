@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from tt.model.errors import UserError
@@ -24,6 +24,7 @@ from tt.pipelines.tables.lakehouse import (
     empty_file,
     relative_path,
     table_error,
+    unsupported,
 )
 
 # Features that do not change which rows the data files contain.
@@ -46,11 +47,11 @@ def find_files(address: Address) -> list[TableFile]:
     _check_columns(table, address)
     protocol = table.protocol()
     if unknown := set(protocol.reader_features or ()) - _READABLE:
-        raise _unsupported(address, ", ".join(sorted(unknown)), "Write a copy without this feature")
+        raise unsupported(address, ", ".join(sorted(unknown)), "Write a copy without this feature")
     if "deletionVectors" in (protocol.reader_features or ()) and any(
         batch.num_rows for batch in table.deletion_vectors()
     ):
-        raise _unsupported(
+        raise unsupported(
             address, "deletion vectors", "Run REORG TABLE ... APPLY (PURGE) in Spark first"
         )
     schema = pa.schema(table.schema().to_arrow())
@@ -82,10 +83,7 @@ def find_files(address: Address) -> list[TableFile]:
 def open_output(address: Address) -> OutputTable:
     """Open an output table, which may not exist yet; see `lakehouse.open_output`."""
     location = normalize_path(address.name)
-    try:
-        table = DeltaTable(location) if DeltaTable.is_deltatable(location) else None
-    except (DeltaError, OSError) as error:
-        raise table_error(address, "cannot be opened", error) from error
+    table = _open_newest(address)
     if table is None:
         return OutputTable(address=address, location=location)
     _check_columns(table, address)
@@ -142,7 +140,7 @@ def publish(
             )
             return
         table = DeltaTable(location)
-        if _last_commit(table, job=job) >= generation:
+        if (table.transaction_version(job) or 0) >= generation:
             return
         check_contains(output, removed)
         removes = [RemoveAction(path, True, now) for path in removed]
@@ -162,42 +160,37 @@ def publish(
 
 def last_commit(output: OutputTable, *, job: str) -> int:
     """Return the number of the last commit of a job; see `lakehouse.last_commit`."""
-    try:
-        if not DeltaTable.is_deltatable(output.location):
-            return 0
-        return _last_commit(DeltaTable(output.location), job=job)
-    except (DeltaError, OSError) as error:
-        raise table_error(output.address, "cannot be opened", error) from error
-
-
-def _last_commit(table: DeltaTable, *, job: str) -> int:
-    return table.transaction_version(job) or 0
+    table = _open_newest(output.address)
+    return 0 if table is None else table.transaction_version(job) or 0
 
 
 def active_paths(output: OutputTable) -> set[str]:
     """Return the data files of a table, relative to its location."""
+    table = _open_newest(output.address)
+    paths = [] if table is None else pa.table(table.get_add_actions()).column("path").to_pylist()
+    return {as_path(path, is_encoded=True) for path in paths}
+
+
+def _open_newest(address: Address) -> DeltaTable | None:
+    """Open the newest version of a table; return None if there is no table."""
+    location = normalize_path(address.name)
     try:
-        actions = pa.table(DeltaTable(output.location).get_add_actions())
+        return DeltaTable(location) if DeltaTable.is_deltatable(location) else None
     except (DeltaError, OSError) as error:
-        raise table_error(output.address, "cannot be opened", error) from error
-    return {as_path(path, is_encoded=True) for path in actions.column("path").to_pylist()}
+        raise table_error(address, "cannot be opened", error) from error
 
 
 def _open(address: Address) -> DeltaTable:
-    location = normalize_path(address.name)
-    try:
-        newest = DeltaTable(location)
-    except TableNotFoundError as error:
+    newest = _open_newest(address)
+    if newest is None:
         raise UserError(
             f"{address.name} is not a Delta table. Check the path, or choose a folder of files "
             "without delta:"
-        ) from error
-    except (DeltaError, OSError) as error:
-        raise table_error(address, "cannot be opened", error) from error
+        )
     if address.version is None:
         return newest
     try:
-        return DeltaTable(location, version=address.version)
+        return DeltaTable(normalize_path(address.name), version=address.version)
     except (DeltaError, OSError) as error:
         raise UserError(
             f"version {address.version} of {address} does not exist or was cleaned up. Choose "
@@ -208,20 +201,16 @@ def _open(address: Address) -> DeltaTable:
 def _check_columns(table: DeltaTable, address: Address) -> None:
     configuration = table.metadata().configuration
     if configuration.get("delta.columnMapping.mode", "none") != "none":
-        raise _unsupported(address, "column mapping", "Write a copy without column mapping")
+        raise unsupported(address, "column mapping", "Write a copy without column mapping")
 
 
 def _check_writable(table: DeltaTable, address: Address) -> None:
     fix = "Choose another table"
     if unknown := set(table.protocol().writer_features or ()) - _WRITABLE:
-        raise _unsupported(address, ", ".join(sorted(unknown)), fix)
+        raise unsupported(address, ", ".join(sorted(unknown)), fix)
     if any(key.startswith("delta.constraints.") for key in table.metadata().configuration):
-        raise _unsupported(address, "constraints", fix)
+        raise unsupported(address, "constraints", fix)
     for field in table.schema().fields:
         for key, name in _COMPUTED.items():
             if key in field.metadata:
-                raise _unsupported(address, name, fix)
-
-
-def _unsupported(address: Address, feature: str, fix: str) -> UserError:
-    return UserError(f"{address} uses {feature}, which tt does not support. {fix}")
+                raise unsupported(address, name, fix)

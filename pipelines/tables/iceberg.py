@@ -26,6 +26,7 @@ from tt.pipelines.tables.lakehouse import (
     empty_file,
     relative_path,
     table_error,
+    unsupported,
 )
 
 _JOB, _GENERATION = "tt.job", "tt.generation"  # properties of a snapshot
@@ -62,7 +63,7 @@ def _find_files(table: Table, address: Address) -> list[TableFile]:
             for entry in manifest.fetch_manifest_entry(table.io):
                 is_vector = entry.data_file.file_format == FileFormat.PUFFIN
                 kind = "deletion vectors" if is_vector else _KINDS[entry.data_file.content]
-                raise _unsupported(address, kind, _REWRITE)
+                raise unsupported(address, kind, _REWRITE)
     location = as_path(table.location())
     of_table = {
         "address": address, "table_id": str(table.metadata.table_uuid), "schema": schema.as_arrow(),
@@ -71,7 +72,7 @@ def _find_files(table: Table, address: Address) -> list[TableFile]:
     for task in scan.plan_files():
         if task.file.file_format != FileFormat.PARQUET:
             kind = f"{task.file.file_format.value} files"
-            raise _unsupported(address, kind, "Rewrite the data files as Parquet first")
+            raise unsupported(address, kind, "Rewrite the data files as Parquet first")
         path = as_path(task.file.file_path)
         found.append(
             TableFile(
@@ -105,11 +106,11 @@ def _partitions(table: Table, file: DataFile, schema: Schema) -> tuple[tuple[str
 def _check_columns(table: Table, schema: Schema, address: Address) -> None:
     for column in schema.fields:
         if column.initial_default is not None:
-            raise _unsupported(address, f"a default of the column {column.name!r}", _REWRITE)
+            raise unsupported(address, f"a default of the column {column.name!r}", _REWRITE)
     mapping = table.name_mapping()
     for mapped in mapping or ():
         if len(mapped.names) > 1:
-            raise _unsupported(address, f"renamed columns ({', '.join(mapped.names)})", _REWRITE)
+            raise unsupported(address, f"renamed columns ({', '.join(mapped.names)})", _REWRITE)
 
 
 def open_output(address: Address) -> OutputTable:
@@ -121,7 +122,7 @@ def open_output(address: Address) -> OutputTable:
         planned = _plan_table(catalog, address, schema=pa.schema([]))
         return OutputTable(address=address, location=normalize_path(as_path(planned)), uri=planned)
     if table.format_version > _MOST_VERSION:
-        raise _unsupported(
+        raise unsupported(
             address, f"version {table.format_version} of the format", "Choose another table"
         )
     if not table.spec().is_unpartitioned():
@@ -276,7 +277,3 @@ def _find_table(catalog: Catalog, address: Address) -> Table | None:
 
 def _identifier(address: Address) -> str:
     return address.name.partition(".")[2]
-
-
-def _unsupported(address: Address, feature: str, fix: str) -> UserError:
-    return UserError(f"{address} uses {feature}, which tt does not support. {fix}")

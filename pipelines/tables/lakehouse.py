@@ -240,6 +240,11 @@ def _functions(kind: str) -> Any:
         ) from error
 
 
+def unsupported(address: Address, feature: str, fix: str) -> UserError:
+    """Return the error for a table with a feature that `tt` does not support."""
+    return UserError(f"{address} uses {feature}, which tt does not support. {fix}")
+
+
 def table_error(address: Address, problem: str, error: BaseException) -> ServiceError:
     """Return the error for a table or a catalog that does not answer."""
     return ServiceError(f"{address} {problem}: {first_line(error)}. Check it, and try again")
