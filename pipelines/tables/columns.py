@@ -45,15 +45,12 @@ def is_text(kind: pa.DataType) -> bool:
     """Return whether a column of this type contains text."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Return whether a column contains bytes, as old programs write texts in UTF-8."""
-    types = pa.types
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 def is_text_list(kind: pa.DataType) -> bool:
@@ -147,19 +144,17 @@ def with_valid_texts(column: pa.ChunkedArray, *, is_nullable: bool = True) -> pa
     >>> with_valid_texts(column, is_nullable=False).to_pylist()
     ['a\ufffd', 'b']
     """
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        plain = column.cast(map_type(column.type, _plain_text))
-        if is_nullable and not (is_text(column.type) or is_text_list(column.type)):
-            is_valid = pa.array([_is_valid(plain.take([row])) for row in range(len(plain))])
-            return pc.if_else(is_valid, plain, pa.scalar(None, plain.type)).cast(column.type)
-        if is_list(column.type):
-            is_nullable = is_nullable and column.type.value_field.nullable
-        decode = functools.partial(_decode, is_nullable=is_nullable)
-        values = plain.cast(map_type(plain.type, _as_bytes)).to_pylist()
-        return pa.chunked_array([pa.array(map(decode, values), plain.type)]).cast(column.type)
-    return column
+    if _is_valid(column):
+        return column
+    plain = column.cast(map_type(column.type, _plain_text))
+    if is_nullable and not (is_text(column.type) or is_text_list(column.type)):
+        rows = pa.array(_valid_rows(column))
+        return pc.if_else(rows, plain, pa.scalar(None, plain.type)).cast(column.type)
+    if is_list(column.type):
+        is_nullable = is_nullable and column.type.value_field.nullable
+    decode = functools.partial(_decode, is_nullable=is_nullable)
+    values = plain.cast(map_type(plain.type, _as_bytes)).to_pylist()
+    return pa.chunked_array([pa.array(map(decode, values), plain.type)]).cast(column.type)
 
 
 def make_valid(table: pa.Table) -> tuple[pa.Table, int]:
@@ -168,10 +163,14 @@ def make_valid(table: pa.Table) -> tuple[pa.Table, int]:
     for index, (field, column) in enumerate(zip(table.schema, table.columns, strict=True)):
         valid = with_valid_texts(column, is_nullable=field.nullable)
         if valid is not column:
-            plain = column.cast(map_type(column.type, _plain_text))
-            changed += sum(not _is_valid(plain.take([row])) for row in range(len(plain)))
+            changed += _valid_rows(column).count(False)
             table = table.set_column(index, field, valid)
     return table, changed
+
+
+def _valid_rows(column: pa.ChunkedArray) -> list[bool]:
+    plain = column.cast(map_type(column.type, _plain_text))
+    return [_is_valid(plain.take([row])) for row in range(len(plain))]
 
 
 def _is_valid(column: pa.ChunkedArray) -> bool:
@@ -244,10 +243,8 @@ class TextColumn:
 
     def flatten(self, column: pa.ChunkedArray) -> list[Any]:
         """Flatten a column that `arrange` made; return one value per text."""
-        values: list[Any] = (
-            column if self.lengths is None else pc.list_flatten(column)
-        ).to_pylist()
-        return values
+        flat = column if self.lengths is None else pc.list_flatten(column)
+        return list(flat.to_pylist())
 
     def arrange(self, values: Sequence[Any]) -> list[Any]:
         """Group values, one per text, into rows: the inverse of `flatten`."""
