@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import socket
@@ -21,32 +20,28 @@ LEASE_SECONDS = 180.0  # without a sign of life for this time, another process m
 _RENEW_SECONDS = 30.0
 
 
-@dataclasses.dataclass(frozen=True)
-class _Holder:
-    """The process that holds a lock."""
+def _this_process() -> dict[str, Any]:
+    """Return the content of a lock that this process holds.
 
-    host: str
-    process: int
-    machine: str  # identifies the kernel and its namespace of processes; "" if unknown
+    The value of `machine` identifies the kernel and its namespace of processes; "" if unknown.
+    """
+    machine = ""
+    with contextlib.suppress(OSError):  # other systems than Linux
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        machine = f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
+    return {"host": socket.gethostname(), "process": os.getpid(), "machine": machine}
 
-    @classmethod
-    def of_this_process(cls) -> _Holder:
-        machine = ""
-        with contextlib.suppress(OSError):  # other systems than Linux
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-            machine = f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
-        return cls(socket.gethostname(), os.getpid(), machine)
 
-    def is_dead(self) -> bool:
-        """Return whether the process ran on this machine and has ended."""
-        here = _Holder.of_this_process()
-        if not (here.machine and here.machine == self.machine):
-            return False
-        try:
-            os.kill(self.process, 0)
-        except OSError as error:  # PermissionError: the process of another user
-            return isinstance(error, ProcessLookupError)
+def _is_dead(holder: Mapping[str, Any]) -> bool:
+    """Return whether a process ran on this machine and has ended."""
+    machine = _this_process()["machine"]
+    if not (machine and machine == holder.get("machine")):
         return False
+    try:
+        os.kill(holder["process"], 0)
+    except OSError as error:  # PermissionError: the process of another user
+        return isinstance(error, ProcessLookupError)
+    return False
 
 
 @contextlib.contextmanager
@@ -96,7 +91,7 @@ def lock_object(path: str, *, folder: str, remedy: str) -> Iterator[bool]:
 class _Lock:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._content = json.dumps(dataclasses.asdict(_Holder.of_this_process())).encode()
+        self._content = json.dumps(_this_process()).encode()
         self._version: Any = "create"  # the mode of the next PUT
         self.is_lost = False
         self.holder = ""  # a description of the other process that holds the lock
@@ -111,13 +106,13 @@ class _Lock:
                 content = bytes(found.bytes())
         except FileNotFoundError:  # the other process has just ended
             return self._put()
-        holder = None
-        with contextlib.suppress(ValueError, TypeError):
-            holder = _Holder(**json.loads(content))
+        holder: dict[str, Any] = {}
+        with contextlib.suppress(ValueError):
+            holder = json.loads(content)
         age = max(0.0, time.time() - found.meta["last_modified"].timestamp())
-        name = f"process {holder.process} on {holder.host}, " if holder else ""
+        name = f"process {holder['process']} on {holder['host']}, " if holder else ""
         self.holder = f"{name}last sign of life {age:.0f} s ago"
-        if age <= LEASE_SECONDS and not (holder and holder.is_dead()):
+        if age <= LEASE_SECONDS and not _is_dead(holder):
             return False
         self._version = _version(found.meta)
         return self._put()
