@@ -194,7 +194,10 @@ def lock_folder(
                     raise
                 if time.monotonic() >= deadline:
                     file.seek(0)
-                    raise _locked(file.read(), activity or f"works in {folder}", remedy) from error
+                    raise UserError(
+                        f"another process {activity or f'works in {folder}'} ({file.read()}). "
+                        f"Wait until it ends, or {remedy}"
+                    ) from error
                 time.sleep(_PAUSE_SECONDS)
                 continue
             if not _is_file(file.fileno(), path):
@@ -240,10 +243,6 @@ def is_locked(folder: str | Path, *, name: str) -> bool:
     return False
 
 
-def _locked(holder: str, activity: str, remedy: str) -> UserError:
-    return UserError(f"another process {activity} ({holder}). Wait until it ends, or {remedy}")
-
-
 def _is_file(descriptor: int, path: Path) -> bool:
     """Return whether an open file is still the file at a path."""
     try:
@@ -270,6 +269,7 @@ def atomic_folder(
     """
     output = output.resolve()
     temporary = output.with_name(f".{output.name}.{uuid.uuid4().hex}.tmp")
+    own = f".{glob.escape(output.name)}.{'[0-9a-f]' * 32}"  # the names of temporary folders
     lock: contextlib.AbstractContextManager[bool] = contextlib.nullcontext(False)
     if not is_shared:
         lock = lock_folder(
@@ -286,10 +286,8 @@ def atomic_folder(
             )
         try:
             make_folder(output.parent)
-            if is_locked:
-                _delete_leftovers(output, "tmp")
-            else:
-                delete_stale(output.parent, f"*{glob.escape(output.name)}.*.tmp")
+            # Another process may be writing its folder now, unless this one has the lock.
+            delete_stale(output.parent, f"{own}.tmp", days=0 if is_locked else 1)
             temporary.mkdir()
             yield temporary
             if overwrite and not is_shared and output.exists():
@@ -301,15 +299,9 @@ def atomic_folder(
                 if not (is_shared and output.is_dir()):
                     raise
             if not is_shared:
-                _delete_leftovers(output, "old")
+                delete_stale(output.parent, f"{own}.old", days=0)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _delete_leftovers(output: Path, suffix: str) -> None:
-    """Delete the temporary folders for `output` that killed processes left."""
-    for path in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * 32}.{suffix}"):
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def is_free(output: Path) -> bool:
