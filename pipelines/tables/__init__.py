@@ -4,6 +4,7 @@ formats       names of formats, compressions and encodings
 finding       the search for the files that a user names
 damage        one-line error messages for damaged files
 faults        rows that cannot be read
+interface     the interface of readers
 text_files    text files, decompressed, as streams of UTF-8
 lines         reader of texts, line-aligned texts, and cells by number
 ranges        ranges of lines that several workers read

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tt.model.errors import BadFileError
 from tt.pipelines.tables.columns import map_type
 from tt.pipelines.tables.damage import explain_damage
+from tt.pipelines.tables.interface import ReadRequest
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
 # Arrow's threads could free memory that belongs to Python after Python has ended.
@@ -28,7 +29,7 @@ class ArrowRows:
 
     Args:
       handle: The file, open at its start.
-      path: The path of the file, for messages.
+      request: What to read.
 
     Raises:
       BadFileError: The file is neither an Arrow file nor an Arrow stream, or is cut off.
@@ -36,8 +37,8 @@ class ArrowRows:
 
     rules = None  # the rows are not lines
 
-    def __init__(self, handle: IO[bytes], *, path: str) -> None:
-        self._path = path
+    def __init__(self, handle: IO[bytes], request: ReadRequest) -> None:
+        self._path = path = request.path
         self._handle = handle
         magic = handle.read(len(_MAGIC))
         if magic.startswith(_FEATHER_1):

@@ -23,6 +23,7 @@ import pyarrow.csv as pa_csv
 from tt.model.errors import BadFileError, counted, first_line
 from tt.pipelines.tables.damage import EncodingError, SeparatorError
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
+from tt.pipelines.tables.interface import ReadRequest
 from tt.pipelines.tables.ranges import RowRules
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, without_bom
 
@@ -57,41 +58,25 @@ class DelimitedRows:
 
     Args:
       stream: The decompressed content of the file.
-      path: The path of the file, for messages.
-      delimiter: The character between cells; None for a tab in TSV. In CSV, None is a comma, or a
-        semicolon if the first line has only semicolons, as Excel writes it in many countries.
+      request: What to read. The default delimiter of TSV is a tab; of CSV, it is a comma, or a
+        semicolon if the first line has only semicolons, as Excel writes it in many countries. Of
+        the head of a file, only the rows of the first block are read, and no row if the end of a
+        row is uncertain.
       has_quotes: Whether the file is CSV, whose cells may have quotation marks.
-      is_head: Whether the stream is only the beginning of the file. If so, only the rows of its
-        first block are read, and no row if the end of a row is uncertain.
-      head: The first `MOST_HEAD_BYTES` of the file if the stream is a range of rows; see
-        `find_ranges`.
-      line: The number of the first line of the stream in the file.
 
     Raises:
       BadFileError: The first line does not contain column names.
     """
 
-    def __init__(
-        self,
-        stream: Any,
-        *,
-        path: str,
-        delimiter: str | None,
-        has_quotes: bool,
-        is_head: bool = False,
-        head: bytes | None = None,
-        line: int = 1,
-    ) -> None:
-        self._stream = stream
-        self._path = path
-        self._delimiter = delimiter or ("," if has_quotes else "\t")
-        self._is_given = delimiter is not None
-        self._has_quotes = has_quotes
-        self._is_head = is_head
-        self._line = line
+    def __init__(self, stream: Any, request: ReadRequest, *, has_quotes: bool) -> None:
+        self._stream, self._path, self._line = stream, request.path, request.line
+        self._delimiter = request.options.delimiter or ("," if has_quotes else "\t")
+        self._is_given = request.options.delimiter is not None
+        self._has_quotes, self._is_head = has_quotes, request.is_head
+        head = request.head
         self._names_rows = 1 if head is None else 0
         first = stream.read(BLOCK_BYTES)
-        self._first = without_bom(first if head is None else head, path=path)
+        self._first = without_bom(first if head is None else head, path=self._path)
         self._newline = b"\n" if b"\n" in self._first else b"\r"
         self._names = self._read_names()
         self._end = [_END, *[""] * (len(self._names) - 1)]

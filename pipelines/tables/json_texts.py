@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tt.pipelines.tables import jsonl
 from tt.pipelines.tables.faults import Fault, with_faults
+from tt.pipelines.tables.interface import ReadRequest
 from tt.pipelines.tables.jsonl import find_fault, is_suspect, parse_json
 from tt.pipelines.tables.ranges import LINES
 from tt.pipelines.tables.text_files import read_whole_lines, without_bom
@@ -23,18 +24,14 @@ class JsonTexts:
 
     Args:
       stream: The decompressed content of the file.
-      path: The path of the file, for messages.
-      keys: The keys.
-      line: The number of the first line of the stream in the file.
+      request: What to read.
     """
 
     rules = LINES
 
-    def __init__(self, stream: Any, *, path: str, keys: Sequence[str], line: int = 1) -> None:
-        self._stream = stream
-        self._path = path
-        self._line = line
-        self._keys = list(dict.fromkeys(keys))
+    def __init__(self, stream: Any, request: ReadRequest) -> None:
+        self._stream, self._path, self._line = stream, request.path, request.line
+        self._keys = list(dict.fromkeys(map(str, request.columns)))
         self.schema = pa.schema([(key, pa.string()) for key in self._keys])
         # "a.b" can also be a key of its own.
         self._dotted = [key for key in self._keys if "." in key]

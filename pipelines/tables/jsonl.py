@@ -18,6 +18,7 @@ import pyarrow.json as pa_json
 from tt.pipelines.tables.columns import map_type, map_values
 from tt.pipelines.tables.damage import one_line
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
+from tt.pipelines.tables.interface import ReadRequest
 from tt.pipelines.tables.ranges import RowRules
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, read_whole_lines, without_bom
 
@@ -53,29 +54,17 @@ class JsonlRows:
 
     Args:
       stream: The decompressed content of the file.
-      path: The path of the file, for messages.
-      schema: The schema that an earlier pass over the file found; None to infer the schema.
-      has_lines: Whether the rows have the additional column `RAW_LINE`, which is null in bad lines.
-      line: The number of the first line of the stream in the file.
+      request: What to read. With `has_lines`, the rows have the additional column `RAW_LINE`, which
+        is null in bad lines.
     """
 
     rules = RowRules(blank=string.whitespace.encode())
 
-    def __init__(
-        self,
-        stream: Any,
-        *,
-        path: str,
-        schema: pa.Schema | None = None,
-        has_lines: bool = False,
-        line: int = 1,
-    ) -> None:
-        self._has_lines = has_lines
-        self._line = line
-        self._stream = stream
-        self._path = path
-        self._is_known = schema is not None
-        self._schema = pa.schema([]) if schema is None else schema
+    def __init__(self, stream: Any, request: ReadRequest) -> None:
+        self._stream, self._path, self._line = stream, request.path, request.line
+        self._has_lines = request.has_lines
+        self._is_known = request.schema is not None
+        self._schema = pa.schema([]) if request.schema is None else request.schema
         self._mixed = [field.name for field in self._schema if is_json_text(field)]
         self._inexact = set[_KeyPath]()  # paths of integers that a double cannot represent
 

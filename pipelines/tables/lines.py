@@ -6,7 +6,8 @@ Lines end only at \n or \r\n, as in corpora. A line is bad if it is not UTF-8 or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.csv as pa_csv
 
 from tt.model.errors import counted
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults, with_faults
+from tt.pipelines.tables.interface import ReadRequest
 from tt.pipelines.tables.ranges import LINES, unequal_lines_error
 from tt.pipelines.tables.text_files import (
     MAX_LINE_BYTES,
@@ -25,7 +27,7 @@ from tt.pipelines.tables.text_files import (
 
 TEXT_COLUMN = "text"  # the only column of a text file that is read as a table
 BLOCK_BYTES = 4 << 20  # bytes of whole lines per batch
-_NO_DELIMITER = "\x01"  # Arrow needs a delimiter; this one is very rare in texts
+_NO_DELIMITER = b"\x01"  # Arrow needs a delimiter; this one is very rare in texts
 
 
 class CellRows:
@@ -35,20 +37,16 @@ class CellRows:
 
     Args:
       stream: The decompressed content of the file.
-      path: The path of the file, for messages.
-      delimiter: The character between cells.
-      columns: The numbers of the cells, counted from 0, by the names of their columns.
-      line: The number of the first line of the stream in the file.
+      request: What to read.
     """
 
     rules = LINES
 
-    def __init__(
-        self, stream: Any, *, path: str, delimiter: str, columns: Mapping[str, int], line: int = 1
-    ) -> None:
-        self._stream, self._path, self._line = stream, path, line
-        self._delimiter, self._numbers = delimiter.encode(), [*columns.values()]
-        self.schema = pa.schema([(name, pa.string()) for name in columns])
+    def __init__(self, stream: Any, request: ReadRequest) -> None:
+        self._stream, self._path, self._line = stream, request.path, request.line
+        self._delimiter = (request.options.delimiter or "\t").encode()
+        self._numbers = [int(number) for number in dict.fromkeys(request.columns)]
+        self.schema = pa.schema([(str(number), pa.string()) for number in self._numbers])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the cells."""
@@ -129,10 +127,10 @@ class CellRows:
 class TextRows(CellRows):
     """The lines of a text file, as batches with a single column of strings."""
 
-    def __init__(self, stream: Any, *, path: str, line: int = 1) -> None:
-        super().__init__(
-            stream, path=path, delimiter=_NO_DELIMITER, columns={TEXT_COLUMN: 0}, line=line
-        )
+    def __init__(self, stream: Any, request: ReadRequest) -> None:
+        super().__init__(stream, dataclasses.replace(request, columns=[0]))
+        self._delimiter = _NO_DELIMITER
+        self.schema = pa.schema([(TEXT_COLUMN, pa.string())])
 
     def _cells_of(self, line: bytes) -> list[bytes]:
         return [line]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
+import functools
 import io
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -43,12 +43,13 @@ from tt.pipelines.tables.formats import (
     UTF8,
     ReadOptions,
 )
+from tt.pipelines.tables.interface import ReadRequest, Rows
 from tt.pipelines.tables.json_arrays import open_json
 from tt.pipelines.tables.json_texts import JsonTexts
 from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.lines import AlignedRows, CellRows, TextRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
-from tt.pipelines.tables.ranges import LineRange, RowRules, can_be_cut, find_ranges
+from tt.pipelines.tables.ranges import LineRange, can_be_cut, find_ranges
 from tt.pipelines.tables.text_files import (
     MAX_LINE_BYTES,
     TextFile,
@@ -202,90 +203,28 @@ class _GoodRows:
         self.problem = first if bad == rows else ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Request:
-    """What to read from a file; see `OpenTable`."""
-
-    path: str
-    options: ReadOptions
-    schema: pa.Schema | None
-    has_lines: bool
-    columns: Sequence[str | int]
-    is_head: bool
-    head: bytes | None  # the beginning of a file of which only a part is read
-    line: int  # the number of the first line of the stream
+def _read_tsv(stream: Any, request: ReadRequest) -> Rows:
+    if request.columns:
+        return CellRows(stream, request)
+    return DelimitedRows(stream, request, has_quotes=False)
 
 
-class _Rows(Protocol):
-    """The rows of an open file."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def rules(self) -> RowRules | None: ...
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+def _read_jsonl(stream: Any, request: ReadRequest) -> Rows:
+    return JsonTexts(stream, request) if request.columns else JsonlRows(stream, request)
 
 
-def _read_csv(stream: Any, wanted: _Request) -> _Rows:
-    return _read_delimited(stream, wanted, has_quotes=True)
-
-
-def _read_tsv(stream: Any, wanted: _Request) -> _Rows:
-    if numbers := {str(each): each for each in wanted.columns if isinstance(each, int)}:
-        delimiter = wanted.options.delimiter or "\t"
-        return CellRows(
-            stream, path=wanted.path, delimiter=delimiter, columns=numbers, line=wanted.line
-        )
-    return _read_delimited(stream, wanted, has_quotes=False)
-
-
-def _read_delimited(stream: Any, wanted: _Request, *, has_quotes: bool) -> _Rows:
-    return DelimitedRows(
-        stream,
-        path=wanted.path,
-        delimiter=wanted.options.delimiter,
-        has_quotes=has_quotes,
-        is_head=wanted.is_head,
-        head=wanted.head,
-        line=wanted.line,
-    )
-
-
-def _read_jsonl(stream: Any, wanted: _Request) -> _Rows:
-    if wanted.columns:
-        keys = [str(key) for key in wanted.columns]
-        return JsonTexts(stream, path=wanted.path, keys=keys, line=wanted.line)
-    return JsonlRows(
-        stream,
-        path=wanted.path,
-        schema=wanted.schema,
-        has_lines=wanted.has_lines,
-        line=wanted.line,
-    )
-
-
-def _read_json(stream: Any, wanted: _Request) -> _Rows:
-    return _read_jsonl(open_json(stream, path=wanted.path), wanted)
-
-
-def _read_texts(stream: Any, wanted: _Request) -> _Rows:
-    return TextRows(stream, path=wanted.path, line=wanted.line)
-
-
-def _read_arrow(handle: Any, wanted: _Request) -> _Rows:
-    return ArrowRows(handle, path=wanted.path)
+def _read_json(stream: Any, request: ReadRequest) -> Rows:
+    return _read_jsonl(open_json(stream, path=request.path), request)
 
 
 # The reader of each format. Readers of text receive the decompressed content as UTF-8.
-_READERS: dict[str, Callable[[Any, _Request], _Rows]] = {
-    CSV: _read_csv,
+READERS: dict[str, Callable[[Any, ReadRequest], Rows]] = {
+    CSV: functools.partial(DelimitedRows, has_quotes=True),
     TSV: _read_tsv,
     JSONL: _read_jsonl,
     JSON: _read_json,
-    TEXT: _read_texts,
-    ARROW: _read_arrow,
+    TEXT: TextRows,
+    ARROW: ArrowRows,
 }
 
 
@@ -295,10 +234,9 @@ class OpenTable:
     Args:
       path: The path of the file.
       options: How to read the file.
-      schema: The schema that `scan_file` found, or None.
-      has_lines: Whether the rows of JSONL have the column of lines; see `JsonlRows`.
-      columns: The keys of JSON whose texts to read, or the numbers of the cells of TSV, whose first
-        line then is a row. By default, the rows have all columns.
+      schema: See `ReadRequest`.
+      has_lines: See `ReadRequest`.
+      columns: See `ReadRequest`.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
       part: Read only this range, which `find_ranges` has found.
@@ -352,19 +290,17 @@ class OpenTable:
                 stream = stack.enter_context(handle)
             elif content is not None and is_head:
                 stream = io.BytesIO(_head_lines(content, path=path, encoding=self._encoding))
-            self._rows = _READERS[name](
-                stream,
-                _Request(
-                    path=path,
-                    options=options,
-                    schema=schema,
-                    has_lines=has_lines,
-                    columns=columns,
-                    is_head=is_head,
-                    head=head,
-                    line=part.first_line if part else 1,
-                ),
+            request = ReadRequest(
+                path=path,
+                options=options,
+                schema=schema,
+                has_lines=has_lines,
+                columns=columns,
+                is_head=is_head,
+                head=head,
+                line=part.first_line if part else 1,
             )
+            self._rows = READERS[name](stream, request)
             # The lines of a JSON file may be parts of an array.
             self._rules = None if name == JSON else self._rows.rules
             self._opened = stack.pop_all()
@@ -454,8 +390,8 @@ def open_aligned(
         sides = []
         for path, part in itertools.zip_longest(paths, parts):
             file = stack.enter_context(TextFile(path, encoding=encoding, part=part))
-            line = part.first_line if part else 1
-            sides.append(TextRows(file.stream, path=path, line=line))
+            request = ReadRequest(path=path, line=part.first_line if part else 1)
+            sides.append(TextRows(file.stream, request))
         yield explain_each(AlignedRows(sides, paths=paths), problem)
 
 

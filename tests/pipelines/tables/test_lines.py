@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tt.model.errors import UserError
 from tt.pipelines.tables import lines
 from tt.pipelines.tables.faults import split_faults
+from tt.pipelines.tables.interface import ReadRequest
 from tt.pipelines.tables.lines import AlignedRows, CellRows, TextRows
 
 PARTS = [b"a", b"\t", b"\n", b"\r", b"\r\n", b"\x01", "ä".encode(), b"\xff", b'"', b",", b" "]
@@ -43,7 +44,7 @@ def read(rows, *, block_bytes):
 
 @given(content=contents, block_bytes=st.integers(1, 40))
 def test_texts_are_whole_lines(content, block_bytes):
-    rows = read(TextRows(open_stream(content), path="a.txt"), block_bytes=block_bytes)
+    rows = read(TextRows(open_stream(content), ReadRequest(path="a.txt")), block_bytes=block_bytes)
     assert rows == [
         (line.decode(),) if is_utf8(line) else (number, "invalid UTF-8", line)
         for number, line in enumerate(split_lines(content), 1)
@@ -52,9 +53,7 @@ def test_texts_are_whole_lines(content, block_bytes):
 
 @given(content=contents, block_bytes=st.integers(1, 40))
 def test_cells_are_the_parts_of_lines(content, block_bytes):
-    rows = CellRows(
-        open_stream(content), path="a.tsv", delimiter="\t", columns={"target": 2, "source": 0}
-    )
+    rows = CellRows(open_stream(content), ReadRequest(path="a.tsv", columns=[2, 0]))
     expected = []
     for number, line in enumerate(split_lines(content), 1):
         cells = line.split(b"\t")
@@ -70,7 +69,7 @@ def test_cells_are_the_parts_of_lines(content, block_bytes):
 
 @given(sides=st.tuples(contents, contents), block_bytes=st.integers(1, 40))
 def test_lines_of_two_files_belong_together(sides, block_bytes):
-    texts = [TextRows(open_stream(side), path="a.txt") for side in sides]
+    texts = [TextRows(open_stream(side), ReadRequest(path="a.txt")) for side in sides]
     rows = AlignedRows(texts, paths=["a.en", "a.de"])
     split = [split_lines(side) for side in sides]
     if len(split[0]) != len(split[1]):
