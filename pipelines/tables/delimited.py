@@ -31,6 +31,7 @@ _HEAD_BYTES = 64 << 10  # the maximum size of the line of column names
 MOST_HEAD_BYTES = 2 * _HEAD_BYTES  # the beginning of a file that decides how its rows are read
 _SEPARATOR_ROWS = 10  # the number of rows to search for other separators
 BLOCK_BYTES = 8 << 20  # the size of the text that is parsed at once
+_SUSPECT_BYTES = 256 << 10  # the size of the text that is read row by row if a row is bad
 MOST_LINE_ENDS = 1000  # the maximum number of line ends inside a row
 # The first cell of a row that is appended to each block. If the row does not come back from the
 # parser, a quotation mark is open at the end of the block.
@@ -87,21 +88,34 @@ class DelimitedRows:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         block, names_rows, line = self._first, self._names_rows, self._line
+        more = self._read_after(block)
+        most, suspect = BLOCK_BYTES, _SUSPECT_BYTES  # sizes of the text to parse next
         while True:
-            more = self._read_after(block)
-            is_last = not (more or self._is_head)
-            table, size = self._parse_rows(block, is_last=is_last)
+            text = block[:most]
+            is_whole = len(text) == len(block)
+            is_last = is_whole and not (more or self._is_head)
+            table, size = self._parse_rows(text, is_last=is_last)
+            if table is None and most > suspect:
+                most = suspect
+                continue
             batches = [] if table is None else table.to_batches()
             if table is None:
-                batch, size = self._read_rows(block, line=line, is_last=is_last)
+                batch, size = self._read_rows(text, line=line, is_last=is_last)
                 batches = [batch]
             for batch in batches:
                 yield batch.slice(names_rows)
                 names_rows = max(0, names_rows - batch.num_rows)
-            if not more or self._is_head:
+            if is_whole and (not more or self._is_head):
                 return
-            line += _count(np.frombuffer(block, np.uint8)[:size], self._newline)
-            block = block[size:] + more
+            line += _count(np.frombuffer(text, np.uint8)[:size], self._newline)
+            block = block[size:]
+            if is_whole:
+                block += more
+                more = self._read_after(block)
+            if size:
+                most, suspect = min(BLOCK_BYTES, 2 * most), _SUSPECT_BYTES
+            else:  # a row needs more text
+                most = suspect = 2 * most
 
     @property
     def rules(self) -> RowRules:

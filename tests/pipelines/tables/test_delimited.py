@@ -138,6 +138,7 @@ ONE, THREE, OPEN = "1 cell instead of 2", "3 cells instead of 2", "a quotation m
 )
 def test_only_bad_rows_are_faults(tmp_path, monkeypatch, block_bytes, lines, faults):
     monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(delimited, "_SUSPECT_BYTES", block_bytes // 4)
     path = tmp_path / "t.csv"
     path.write_bytes("\n".join(["a,b", *lines, "5,6"]).encode(errors="surrogateescape"))
     assert read_faults(path)[0] == faults
@@ -174,6 +175,7 @@ def test_csv_round_trip(tmp_path_factory, data, columns, block_bytes):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delimited, "BLOCK_BYTES", block_bytes)
+        patch.setattr(delimited, "_SUSPECT_BYTES", block_bytes // 3)
         assert rows_of(path, text.getvalue().encode()) == (names, [tuple(row) for row in rows])
 
 
