@@ -85,13 +85,13 @@ def _is_plain(kind: pa.DataType) -> bool:
 def _has_text_form(kind: pa.DataType) -> bool:
     """Return whether Arrow can write values of a type as text, such as dates and decimals."""
     types = pa.types
-    is_time = types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind)
-    if not (is_time or types.is_decimal(kind) or types.is_float16(kind)):
-        return False
+    if not types.is_timestamp(kind):
+        tests = (types.is_date, types.is_time, types.is_decimal, types.is_float16)
+        return any(test(kind) for test in tests)
     try:
-        pa.array([None, 0], pa.int32()).cast(pa.int64()).cast(kind).cast(pa.string())
+        pa.array([0], pa.int64()).cast(kind).cast(pa.string())
     except (pa.ArrowException, OSError):  # this machine does not know the time zone
-        return bool(types.is_date(kind) or types.is_time(kind) or types.is_decimal(kind))
+        return False
     return True
 
 
