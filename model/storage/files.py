@@ -205,11 +205,9 @@ def delete_folder(output: str, name: str, *, own: re.Pattern[str]) -> None:
     delete([p for p in list_folder(folder) if own.fullmatch(p.removeprefix(f"{output}/"))])
     if is_local(folder):
         # A killed deletion may have left only empty folders.
-        inside = [Path(folder), *(each for each in Path(folder).rglob("*") if each.is_dir())]
-        for each in sorted(inside, reverse=True):  # the deepest folders first
-            if not each.is_symlink():
-                with contextlib.suppress(OSError):  # it is not empty
-                    each.rmdir()
+        for inside, _, _ in os.walk(folder, topdown=False):
+            with contextlib.suppress(OSError):  # it is not empty, or a link
+                Path(inside).rmdir()
 
 
 class _Upload(io.RawIOBase):
