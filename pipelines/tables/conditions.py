@@ -74,6 +74,7 @@ class Condition:
 
         Raises:
           ConditionError: A column is missing, or several columns have its name.
+          UserError: The condition uses no column.
         """
         found: dict[str, str] = {}
         for name in self.names:
@@ -93,7 +94,10 @@ class Condition:
                     "name in upper or lower case"
                 )
         if not found:
-            raise _no_column(self.expression)
+            raise UserError(
+                "`where` must name at least one column of the input, as in 'price > 10'. "
+                f"Received: {self.expression}"
+            )
         return list(found.values())
 
     def check(self, schema: pa.Schema, *, path: str) -> None:
@@ -142,8 +146,8 @@ def parse_condition(expression: str) -> Condition:
     """Parse a condition, and check that its result depends only on the columns of a row.
 
     Raises:
-      UserError: The text is not an expression in DuckDB's SQL; it names no column; or it contains
-        a subquery, an aggregate, or a function whose result is not always the same.
+      UserError: The text is not an expression in DuckDB's SQL, or it contains a subquery, an
+        aggregate, or a function whose result is not always the same.
 
     >>> parse_condition("product.price > 10 AND lang = 'de'").names
     ('product', 'lang')
@@ -151,8 +155,6 @@ def parse_condition(expression: str) -> Condition:
     with _connect() as connection:
         parts = _find_parts(_parse(connection, expression), expression=expression)
         _check_functions(connection, parts.functions, expression=expression)
-    if not parts.names:
-        raise _no_column(expression)
     return Condition(expression, tuple(parts.names), frozenset(parts.parameters))
 
 
@@ -274,13 +276,6 @@ def _not_about_a_row(what: str, *, expression: str) -> UserError:
     return UserError(
         "`where` must depend only on the values of one row, so it cannot contain "
         f"{what}. Remove it from the condition. Received: {expression}"
-    )
-
-
-def _no_column(expression: str) -> UserError:
-    return UserError(
-        "`where` must name at least one column of the input, as in 'price > 10'. "
-        f"Received: {expression}"
     )
 
 
