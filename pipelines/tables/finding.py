@@ -126,8 +126,7 @@ def _find_tables(
             warn(notice)
         return found
     if listing.exists(path):
-        if is_local(path):
-            check_no_lake(path, [path])
+        check_no_lake(path, [path])
         return named
     if re.search(r"[*?[]", path):
         base = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] + "/"
@@ -190,10 +189,10 @@ def with_identity(file: FoundFile) -> FoundFile:
     if file.size is not None:
         return file
     try:
-        identity = listing.file_identity(file.path)
+        found = listing.find_file(file.path)
     except OSError as error:
         raise UserError(f"{file.path} cannot be looked up: {error}") from error
-    return dataclasses.replace(file, size=int(identity["bytes"]), changed=identity["changed"])
+    return dataclasses.replace(file, size=found.size, changed=found.changed)
 
 
 def check_no_lake(argument: str, paths: Sequence[str], *, remedy: str | None = None) -> None:

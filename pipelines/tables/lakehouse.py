@@ -352,7 +352,7 @@ def fit_file(schema: pa.Schema, file: TableFile) -> pa.Schema:
         if field.name in partitions:
             continue
         stored = schema.field(field.name) if field.name in schema.names else None
-        known = names.get(_id_of(field), field.name) if names and _id_of(field) else field.name
+        known = names.get(_id_of(field), field.name)
         has_other = names and stored is not None and _id_of(stored) != _id_of(field)
         if known != field.name or (has_other and _id_of(field)):
             raise _changed_column(
