@@ -195,28 +195,28 @@ def explain(path: str) -> Iterator[None]:
       ServiceError: The store does not answer, requires a login, or denies access.
       UserError: The bucket does not exist, or is in another region.
     """
-    from obstore import exceptions
+    from obstore.exceptions import BaseError
 
     try:
         yield
-    except (FileNotFoundError, exceptions.NotFoundError) as error:
-        if not _NO_BUCKET.search(str(error)):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
-        raise _explain(path, error) from error
-    except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
-    except exceptions.NotSupportedError as error:
-        raise NotImplementedError(str(error)) from error
-    except ValueError as error:  # no object can have such a name, for example a//b
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
-    except (exceptions.BaseError, OSError) as error:  # a writer raises OSError for any problem
-        if re.search(" 416 |Wanted range", str(error)):
-            raise EOFError(f"{path} ends before the first byte of the requested range") from error
+    except (BaseError, OSError, ValueError) as error:  # a writer raises OSError for any problem
         raise _explain(path, error) from error
 
 
-def _explain(path: str, error: Exception) -> UserError:
+def _explain(path: str, error: Exception) -> Exception:
+    from obstore import exceptions
+
+    is_missing = isinstance(error, FileNotFoundError | exceptions.NotFoundError)
+    # A ValueError means that no object can have such a name, for example a//b.
+    if isinstance(error, ValueError) or (is_missing and not _NO_BUCKET.search(str(error))):
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if isinstance(error, exceptions.AlreadyExistsError | exceptions.PreconditionError):
+        return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    if isinstance(error, exceptions.NotSupportedError):
+        return NotImplementedError(str(error))
     text = str(error).partition("Debug source:")[0]
+    if re.search(" 416 |Wanted range", str(error)):
+        return EOFError(f"{path} ends before the first byte of the requested range")
     code = _CODE.search(text)
     reason = ": ".join(filter(None, code.groups())) if code else first_line(text)
     bucket = split_path(path)[0]
