@@ -217,16 +217,11 @@ def check_contains(table: OutputTable, paths: Collection[str]) -> None:
     """
     active = _functions(table.address.kind).active_paths(table) if paths else ()
     if missing := sorted(set(paths) - set(active)):
-        raise rewritten_error(table, missing[0])
-
-
-def rewritten_error(table: OutputTable, path: str) -> UserError:
-    """Return the error for an output file that another program has removed from its table."""
-    return UserError(
-        f"{table.address} no longer contains {path}, because another program has rewritten the "
-        "table. So tt cannot remove the translations of removed files. Choose a new table as the "
-        "`output`"
-    )
+        raise UserError(
+            f"{table.address} no longer contains {missing[0]}, because another program has "
+            "rewritten the table. So tt cannot remove the translations of removed files. Choose a "
+            "new table as the `output`"
+        )
 
 
 def _functions(kind: str) -> Any:
