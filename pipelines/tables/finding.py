@@ -17,7 +17,7 @@ from tt.model.storage import listing
 from tt.model.storage import paths as storage_paths
 from tt.model.storage.listing import ListedFile, is_folder
 from tt.model.storage.paths import is_local, normalize_path
-from tt.pipelines.tables.formats import DEFAULTS, ReadOptions, table_suffix
+from tt.pipelines.tables.formats import ReadOptions, table_suffix
 
 _MOST_NAMES = 5  # the maximum number of skipped files that a notice lists
 _LAKE_FILE = re.compile(r"(.*)/(?:(_delta_log)/|metadata/[^/]+\.metadata\.json)")
@@ -43,13 +43,9 @@ class FoundFile:
 
 
 def find_tables(
-    arguments: Sequence[str],
-    *,
-    options: ReadOptions = DEFAULTS,
-    warn: Callable[[str], object] = lambda line: None,
-    unread: list[str] | None = None,
+    argument: str, *, options: ReadOptions, warn: Callable[[str], object], unread: list[str]
 ) -> list[FoundFile]:
-    """Find the table files that paths, globs and folders name.
+    """Find the table files that a path, a glob or a folder names.
 
     A folder stands for all files in it, at any depth, that have the ending of a table format.
     This excludes .txt and .json files, because many folders contain such a file that describes
@@ -57,21 +53,16 @@ def find_tables(
     start with "." or "_" are skipped.
 
     Args:
-      arguments: Paths of files, globs and folders.
+      argument: The path of a file or a folder, or a glob.
       options: How to read the files.
-      warn: Receives a line for each folder in which files or folders were skipped.
-      unread: A list that receives the files of folders that have no ending of a table format.
+      warn: Receives a line for a folder in which files or folders were skipped.
+      unread: A list that receives the files of a folder that have no ending of a table format.
 
     Raises:
-      UserError: An argument matches no file, names a pipe or a device, or names a table of Delta
+      UserError: The argument matches no file, names a pipe or a device, or names a table of Delta
         Lake or Iceberg as if it were a folder.
     """
-    unread = [] if unread is None else unread
-    found = [
-        file
-        for argument in arguments
-        for file in _find_tables(argument, options=options, warn=warn, unread=unread)
-    ]
+    found = _find_tables(argument, options=options, warn=warn, unread=unread)
     for file in found:
         if listing.is_pipe_or_device(file.path):
             raise UserError(
@@ -82,11 +73,7 @@ def find_tables(
 
 
 def _find_tables(
-    argument: str,
-    *,
-    options: ReadOptions,
-    warn: Callable[[str], object],
-    unread: list[str],
+    argument: str, *, options: ReadOptions, warn: Callable[[str], object], unread: list[str]
 ) -> list[FoundFile]:
     path = normalize_path(argument)
     named = [FoundFile(path=path, relative_path=path.rpartition("/")[2])]

@@ -37,7 +37,7 @@ def find_input(
     *,
     options: ReadOptions,
     warn: Callable[[str], object],
-    unread: list[str] | None = None,
+    unread: list[str],
 ) -> list[FoundFile]:
     """Find the input files that paths, globs, folders and the addresses of tables name.
 
@@ -50,7 +50,7 @@ def find_input(
     for argument in arguments:
         address = parse_address(argument)
         found += (
-            find_tables([argument], options=options, warn=warn, unread=unread)
+            find_tables(argument, options=options, warn=warn, unread=unread)
             if address is None
             else find_table_files(address)
         )

@@ -25,6 +25,7 @@ from tt.model.storage.files import (
 from tt.model.storage.listing import exists, list_files, list_folder, list_with_links
 from tt.model.storage.paths import check_searchable
 from tt.pipelines.tables.finding import find_tables
+from tt.pipelines.tables.formats import DEFAULTS
 
 
 def read_all(name):
@@ -91,7 +92,7 @@ def test_a_corpus_in_a_folder_without_permission_is_not_reported_as_missing(clos
 def test_an_input_in_a_folder_without_permission_is_not_reported_as_missing(closed, name):
     with pytest.raises(UserError, match=f"^{re.escape(f'{closed}/{name}')} cannot be looked up: "
                        "permission denied$"):  # fmt: skip
-        find_tables([f"{closed}/{name}"])
+        find_tables(f"{closed}/{name}", options=DEFAULTS, warn=print, unread=[])
 
 
 def test_a_missing_file_in_a_searchable_folder_is_reported_as_missing(tmp_path):

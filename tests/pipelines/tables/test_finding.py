@@ -10,6 +10,7 @@ from translation_jobs import manifest, numbered, refused, request, write
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.request import PreprocessRequest
 from tt.pipelines.tables.finding import find_tables
+from tt.pipelines.tables.formats import DEFAULTS
 
 
 def test_a_notice_counts_the_skipped_files_of_a_folder(tmp_path):
@@ -36,7 +37,7 @@ def test_a_notice_counts_the_skipped_files_on_an_object_store():
     for name in ("a", "_a", "x/_b", "_old/c", "_old/d", "_tt/e"):
         MemoryStore.put(f"mem://b/in/{name}.jsonl", b"")
     lines = []
-    found = find_tables(["mem://b/in"], warn=lines.append)
+    found = find_tables("mem://b/in", options=DEFAULTS, warn=lines.append, unread=[])
     MemoryStore.clear()
     assert [file.relative_path for file in found] == ["a.jsonl"]
     assert lines == [
