@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Each module is compiled once, and not in each process of the tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: azurite demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site before compare test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: azurite demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site before compare test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-tables bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -175,6 +175,11 @@ bench: $(BENCH)
 # environment with another version of `tt`, also as a ratio to that version.
 bench-train: $(RUNTIME) $(TORCH)/.installed
 	$(BIN)/python tests/bench/train.py $(if $(OTHER),--before $(OTHER))
+
+# Measures how fast both jobs read and write tables, as a ratio to the program of COMMIT, in 6 minutes.
+# OPTIONS are flags of tests/bench/tables.py, such as --pairs 20000.
+bench-tables: $(RUNTIME) $(BEFORE)/.installed
+	$(BIN)/python tests/bench/tables.py --before $(BEFORE)/bin/python $(OPTIONS)
 
 # Measures the decoder as a ratio to CTranslate2, and `tt translate-batch` as a ratio to the decoder.
 # Not part of `make bench`, because it needs a trained model and texts in its source language:

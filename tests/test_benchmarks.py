@@ -48,6 +48,13 @@ def test_training_is_compared_with_another_version(monkeypatch, tmp_path):
     assert "tiny, ratio of tt's speed to tt before" in said
 
 
+def test_tables_are_compared_with_another_version(tmp_path):
+    options = ("--pairs", 20_000, "--rounds", 1, "--only", "read", "job", "--no-limits")
+    said = run_script("tables.py", "--before", sys.executable, "--cache", tmp_path, *options)
+    assert "read csv, line ends in cells, ratio of the speed to before" in said
+    assert "job parquet to csv, ratio of the speed to before" in said
+
+
 def test_memory_of_translation_is_measured():
     assert "2 times the rows" in run_script("translate_memory.py", "--rows", 1000, "--factor", 2)
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import Any
 
 _SAMPLE_SECONDS = 0.2
 _SHOWN_LINES = 15  # of the output of a failed command
+_SHOWN_CHARACTERS = 2000  # of the output of a failed competitor
 
 
 class CommandError(Exception):
@@ -94,6 +96,48 @@ def run(
             peak_bytes=max(usage.ru_maxrss * 1024, memory.peak_bytes),
             output=output.read().decode(),
         )
+
+
+class Competitor:
+    """A process that works on each request, so that processes can take turns.
+
+    Args:
+      name: The name in the results.
+      command: The program. It reads requests, one per line, and answers each in a line of stdout.
+      errors: A file for its stderr.
+    """
+
+    def __init__(self, name: str, command: Sequence[str | Path], *, errors: Path) -> None:
+        self.name = name
+        self._errors = errors
+        with errors.open("wb") as file:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            )  # fmt: skip
+
+    def ask(self, request: str, *, answer: re.Pattern[str]) -> re.Match[str]:
+        """Send a request, and return the start of the next line that matches `answer`.
+
+        Raises:
+          CommandError: The process has ended.
+        """
+        assert self._process.stdin
+        assert self._process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{request}\n")
+            self._process.stdin.flush()
+        for line in self._process.stdout:
+            if match := answer.match(line):
+                return match
+        code = self._process.wait()
+        said = self._errors.read_text(errors="replace")[-_SHOWN_CHARACTERS:]
+        raise CommandError(f"{self.name} ended with exit code {code}:\n{said}")
+
+    def stop(self) -> None:
+        """Stop the process."""
+        self._process.kill()
+        self._process.wait()
 
 
 def cache_folder() -> Path:

@@ -25,11 +25,10 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import tensorflow as tf
 from corpus import make_corpus, make_vocabulary
-from processes import CommandError, Target, available_cores, cache_folder, judge, run
+from processes import (
+    CommandError,
+    Competitor,
+    Target,
+    available_cores,
+    cache_folder,
+    judge,
+    run,
+)
 
 from tt.model.dataset.batches import Position, TokenBatches
 from tt.model.dataset.manifest import TRAIN, DatasetManifest
@@ -55,7 +62,6 @@ _MOST_TOKENS = 40  # per side, so that all lengths occur in the first round
 _LIMITS = {_PEER: 1.15, _BEFORE: 0.98}  # the smallest ratios of tt's speed to theirs
 _SECONDS = re.compile(r"([\d.e-]+) seconds")
 _NEVER = 10**9  # updates
-_SHOWN_CHARACTERS = 2000  # of the output of a failed process
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,48 +181,6 @@ def _epoch(batches: Iterator[Any], *, pairs: int) -> Iterator[Any]:
         yield batch
 
 
-class Competitor:
-    """A process that trains on some batches on each signal.
-
-    Args:
-      name: The name in the results.
-      command: Reads lines "FIRST END" and answers with a line that begins "... seconds".
-      folder: The folder for its stderr.
-    """
-
-    def __init__(self, name: str, command: Sequence[str | Path], *, folder: Path) -> None:
-        self.name = name
-        self._errors = folder / f"{name}.stderr"
-        with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            )  # fmt: skip
-
-    def seconds(self, first: int, end: int) -> float:
-        """Return the seconds to train on the batches from `first` to before `end`.
-
-        Raises:
-          CommandError: The process has ended.
-        """
-        assert self._process.stdin
-        assert self._process.stdout
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{first} {end}\n")
-            self._process.stdin.flush()
-        for line in self._process.stdout:
-            if match := _SECONDS.match(line):
-                return float(match[1])
-        code = self._process.wait()
-        said = self._errors.read_text(errors="replace")[-_SHOWN_CHARACTERS:]
-        raise CommandError(f"{self.name} ended with exit code {code}:\n{said}")
-
-    def stop(self) -> None:
-        """Stop the process."""
-        self._process.kill()
-        self._process.wait()
-
-
 def measure(job: Job, *, folder: Path, options: argparse.Namespace) -> dict[str, list[float]]:
     """Return the target tokens per second of each competitor, round by round."""
     case = job.case
@@ -235,18 +199,20 @@ def measure(job: Job, *, folder: Path, options: argparse.Namespace) -> dict[str,
     with contextlib.ExitStack() as stack:
         competitors = []
         for name, command in commands.items():
-            competitors.append(Competitor(name, command, folder=folder))
+            errors = folder / f"{name}.stderr"
+            competitors.append(Competitor(name, command, errors=errors))
             stack.callback(competitors[-1].stop)
         for number, tokens in enumerate(job.target_tokens):
             first = number * job.steps
             turn = number % len(competitors)
             for competitor in competitors[turn:] + competitors[:turn]:
-                seconds = competitor.seconds(first, first + job.steps)
+                said = competitor.ask(f"{first} {first + job.steps}", answer=_SECONDS)
+                seconds = float(said[1])
                 if number >= case.warm_ups:
                     rates[competitor.name].append(tokens / seconds)
-            said = ", ".join(f"{name} {found[-1]:,.0f}" for name, found in rates.items() if found)
+            last = ", ".join(f"{name} {found[-1]:,.0f}" for name, found in rates.items() if found)
             label = f"{case.preset}  round {number + 1} of {len(job.target_tokens)}"
-            print(f"{label}: {said or 'warm-up'}", file=sys.stderr, flush=True)
+            print(f"{label}: {last or 'warm-up'}", file=sys.stderr, flush=True)
     return rates
 
 
