@@ -213,6 +213,13 @@ def test_jobs_read_the_files_of_every_program(translated, tmp_path, name):
     [source] = open_named(corpora=[f"{translated}/in/{name}/{name}:source:target"])
     pairs = list(zip(sources, targets, [None] * len(sources), strict=True))
     assert read_units(source, tmp_path, max_pairs=4) == pairs
+    is_cut = name.endswith((".csv", ".jsonl", ".ndjson"))
+    ranges = source.find_ranges(max_pairs=3, max_bytes=60) if source.may_have_ranges() else []
+    assert bool(ranges) == is_cut
+    rows = [
+        row for each in ranges for table in source.read_ranges(each) for row in table.to_pylist()
+    ]
+    assert [tuple(row.values()) for row in rows] == pairs * is_cut
 
 
 latin = pd.DataFrame({"source": ["é|è", "«a»\n1", ""], "target": ['"ü"', "|", "x;,y"]})
