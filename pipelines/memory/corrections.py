@@ -15,8 +15,7 @@ from tt.pipelines.memory.tmx import read_tmx
 from tt.pipelines.tables.columns import cell_bytes, column_of, is_text, type_of
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.formats import ENDINGS, table_suffix
-from tt.pipelines.tables.forward import read_rows
-from tt.pipelines.tables.parquet import Contents
+from tt.pipelines.tables.parquet import Contents, read_rows
 from tt.pipelines.tables.reading import OpenTable, scan_file
 
 _TMX_SUFFIX = ".tmx"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import io
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
@@ -15,32 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tt.model.errors import UserError
-from tt.model.storage import files
 from tt.model.storage.listing import ListedFile
 from tt.model.storage.paths import is_local
 from tt.pipelines.preprocess import sources
-from tt.pipelines.preprocess.sources import (
-    FLAG_FAULTS,
-    OTHER_STATUS,
-    STATUS_FAULTS,
-    ColumnsSource,
-    columns_of,
-)
-from tt.pipelines.tables import parquet
-from tt.pipelines.tables.columns import has_dictionary, is_bytes, is_text, type_of
-from tt.pipelines.tables.damage import explain_damage, with_remedy
-from tt.pipelines.tables.forward import cut_by_bytes, even_sizes, rows_at_once, rows_within
+from tt.pipelines.tables.columns import is_bytes, is_text, type_of
+from tt.pipelines.tables.damage import with_remedy
+from tt.pipelines.tables.parquet import ForwardReader, open_footer, row_groups
+from tt.pipelines.tables.pieces import even_sizes
 from tt.pipelines.texts.limits import TRANSLATED
 
-_FOOTER_BYTES = 64 << 10  # The first read from the end of a file; most footers are shorter.
-_FEW_ROWS = 1024  # This many rows are decoded at once even if the footer does not limit their size.
 _FIRST_ROWS = 4096  # the rows to check before a run
 _MOST_PARTS = 4  # Reading all 4 parts of a row group decodes it 2.5 times.
-_BUFFER_BYTES = 1 << 20  # Column chunks are streamed, because a row group may be the entire file.
 
 
 @dataclasses.dataclass(frozen=True)
-class ParquetColumns(ColumnsSource):
+class ParquetColumns(sources.ColumnsSource):
     """Two string columns of a Parquet file. Nulls count as empty texts.
 
     A dotted column is a field of a struct: "translation.en" is the field "en" of "translation". A
@@ -66,12 +53,10 @@ class ParquetColumns(ColumnsSource):
         earlier rows of its row group. For a few parts of a local file, this takes less time than a
         single worker that cuts the file while the others wait.
         """
-        groups = self._groups
         most = _MOST_PARTS * max_pairs if is_local(self.path) else max_pairs
-        if any(rows > most or size > max_bytes for rows, size in groups):
+        if any(rows > most or size > max_bytes for rows, size in self._groups):
             return None
-        parts = (part for group in groups for part in _part(*group, max_pairs=max_pairs))
-        return _join_groups(parts, max_pairs=max_pairs, max_bytes=max_bytes)
+        return _cut_groups(self._groups, max_pairs=max_pairs, max_bytes=max_bytes)
 
     def read_all(self) -> Iterator[pa.Table]:
         """Read all rows."""
@@ -83,40 +68,22 @@ class ParquetColumns(ColumnsSource):
         Raises:
           UserError: The file is damaged.
         """
+        columns = [str(column) for column in self.columns()]
         with (
             with_remedy(),
-            files.open_input(self.path) as handle,
-            explain_damage(f"{self.path} is damaged"),
-        ):
-            _, _, footer = parquet.open_footer(handle, path=self.path)
-            handle.seek(0)
-            file = pq.ParquetFile(
-                handle, metadata=footer.metadata, buffer_size=_BUFFER_BYTES, pre_buffer=False
-            )
-            groups = _group_sizes(file, self.columns())
-            limit, most = sources.SLICE_BYTES, sources.SLICE_PAIRS
-            fitting = [rows_within(limit, rows=n, total_bytes=b, most=most) for n, b in groups]
-            most = min(fitting, default=1)
-            columns = [str(name) for name in self.columns()]
-            judgments = [_judgment_columns(file.schema_arrow, column) for column in columns]
-            sure = rows_at_once(  # This many rows are certain to be within the limit.
-                file.metadata, most_rows=most, most_bytes=limit, few_rows=1, columns=columns
-            )
-            batches = parquet.iter_rows(
-                file,
+            ForwardReader(
                 path=self.path,
-                first_row=first_row,
-                rows=rows,
-                batch_rows=max(sure, min(_FEW_ROWS, most)),
-                columns=[*columns, *itertools.chain.from_iterable(judgments)],
-            )
-            if sure < most or has_dictionary(file.schema_arrow):
-                batches = _as_slices(batches, most_rows=most, most_bytes=limit)
-            for batch in batches:
-                faults: dict[int, str] = {}
-                for names in judgments:
-                    faults |= _find_faults(*(batch.column(name) for name in names))
-                yield columns_of(batch, columns, faults=faults)
+                end=first_row + rows,
+                choose_columns=lambda schema: [*columns, *_judgment_columns(schema, columns)],
+                is_bulk=True,
+            ) as reader,
+        ):
+            judged = _judgment_columns(reader.file_schema, columns)
+            most_bytes = sources.SLICE_BYTES
+            for piece in reader.pieces(first_row=first_row, rows=rows, most_bytes=most_bytes):
+                for batch in piece.to_batches(max_chunksize=sources.SLICE_PAIRS):
+                    faults = _find_faults(batch.select(judged))
+                    yield sources.columns_of(batch, columns, faults=faults)
 
     def _first_rows(self) -> Iterator[pa.Table]:
         rows = sum(rows for rows, _ in self._groups)  # A unit of back-translations may have none.
@@ -126,16 +93,6 @@ class ParquetColumns(ColumnsSource):
     def _groups(self) -> list[tuple[int, int]]:
         """The number of rows and the approximate bytes of text of each row group."""
         return _group_sizes(_read_footer(self.path, self.listed), self.columns())
-
-
-def _as_slices(
-    batches: Iterator[pa.RecordBatch], *, most_rows: int, most_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """Regroup the rows of batches into batches that are as large as the limits allow."""
-    for piece in cut_by_bytes(batches, most_bytes=most_bytes):
-        if piece:
-            table = pa.Table.from_batches(piece).unify_dictionaries().combine_chunks()
-            yield from table.to_batches(max_chunksize=most_rows)
 
 
 def open_columns(
@@ -165,18 +122,9 @@ def open_columns(
     return source
 
 
-def _read_footer(path: str, listed: Sequence[ListedFile] = ()) -> pq.ParquetFile:
-    """Open a file to read its footer. If its size is listed, one or two range requests suffice."""
+def _read_footer(path: str, listed: Sequence[ListedFile]) -> pq.ParquetFile:
     with with_remedy():
-        if is_local(path) or not listed:
-            with files.open_for_parts(path) as handle:
-                return parquet.open_footer(handle, path=path)[2]
-        size = listed[0].size
-        tail = files.read_range(path, max(0, size - _FOOTER_BYTES), size)
-        needed = int.from_bytes(tail[-8:-4], "little") + 8
-        if len(tail) < needed <= size:
-            tail = files.read_range(path, size - needed, size)
-        return parquet.open_footer(io.BytesIO(tail), path=path)[2]
+        return open_footer(path, size=listed[0].size if listed else None)[2]
 
 
 def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tuple[int, int]]:
@@ -184,63 +132,65 @@ def _group_sizes(file: pq.ParquetFile, columns: Sequence[str | int]) -> list[tup
     wanted = [i for i, column in enumerate(file.schema) if column.path in columns]
     return [
         (group.num_rows, sum(group.column(i).total_uncompressed_size for i in wanted))
-        for group in parquet.row_groups(file)
+        for group in row_groups(file)
     ]
 
 
-def _part(rows: int, size: int, *, max_pairs: int) -> Iterator[tuple[int, int]]:
-    """Cut a row group into the fewest parts of similar size; yield (rows, bytes) of each part.
+def _cut_groups(groups: Iterable[tuple[int, int]], *, max_pairs: int, max_bytes: int) -> list[int]:
+    """Cut row groups into the fewest parts of similar size, and join neighboring parts into runs.
 
-    An empty row group has no parts.
+    Args:
+      groups: (rows, bytes) pairs.
+      max_pairs: The maximum rows of a run.
+      max_bytes: The maximum bytes of a run, unless it is a single part.
 
-    >>> list(_part(10, 500, max_pairs=4)), list(_part(3, 70, max_pairs=4))
-    ([(4, 200), (4, 200), (2, 100)], [(3, 70)])
-    """
-    parts = max(1, math.ceil(rows / max_pairs))
-    for part in even_sizes(total=rows, most=max(1, math.ceil(rows / parts))):
-        yield part, size * part // rows
+    Returns:
+      The rows of each run.
 
-
-def _join_groups(groups: Iterable[tuple[int, int]], *, max_pairs: int, max_bytes: int) -> list[int]:
-    """Join neighboring (rows, bytes) groups into runs within the limits; return the rows of each.
-
-    >>> _join_groups([(3, 30), (4, 40), (5, 50), (1, 999)], max_pairs=9, max_bytes=100)
+    >>> _cut_groups([(3, 30), (4, 40), (5, 50), (1, 999)], max_pairs=9, max_bytes=100)
     [7, 5, 1]
+    >>> _cut_groups([(10, 500), (0, 0), (2, 0)], max_pairs=4, max_bytes=1000)
+    [4, 4, 4]
     """
-    sizes: list[int] = []
+    runs: list[int] = []
     rows_left = bytes_left = 0
     for rows, size in groups:
-        if rows <= rows_left and size <= bytes_left:
-            sizes[-1] += rows
-        else:
-            sizes.append(rows)
-            rows_left, bytes_left = max_pairs, max_bytes
-        rows_left -= rows
-        bytes_left -= size
-    return sizes
+        parts = max(1, math.ceil(rows / max_pairs))
+        for part in even_sizes(total=rows, most=max(1, math.ceil(rows / parts))):
+            part_bytes = size * part // rows
+            if part <= rows_left and part_bytes <= bytes_left:
+                runs[-1] += part
+            else:
+                runs.append(part)
+                rows_left, bytes_left = max_pairs, max_bytes
+            rows_left -= part
+            bytes_left -= part_bytes
+    return runs
 
 
-def _judgment_columns(schema: pa.Schema, column: str) -> list[str]:
-    """Return the status and flags columns of a column that `tt translate-batch` wrote.
+def _judgment_columns(schema: pa.Schema, columns: Iterable[str]) -> list[str]:
+    """Return the flags and status columns of the columns that `tt translate-batch` wrote.
 
     A translation may be on either side of a corpus. In back-translations, it is the source. Other
     programs also write columns such as "target_score" and "target_status", but with other values.
     """
-    status, flags, *others = (f"{column}_{name}" for name in ("status", "flags", "score", "error"))
-    if not {status, *others}.issubset(schema.names):
-        return []
-    return [status, flags] if flags in schema.names else [status]
+    names: list[str] = []
+    for column in columns:
+        flags, *needed = (f"{column}_{name}" for name in ("flags", "status", "score", "error"))
+        if set(needed).issubset(schema.names):
+            names += [flags, needed[0]] if flags in schema.names else needed[:1]
+    return names
 
 
-def _find_faults(statuses: pa.Array | None = None, flags: pa.Array | None = None) -> dict[int, str]:
+def _find_faults(judgments: pa.RecordBatch) -> dict[int, str]:
     """Return the faults of missing and flagged translations, by row."""
     faults = {}
-    for row, found in enumerate([] if flags is None else flags.to_pylist()):
-        if found:
-            faults[row] = FLAG_FAULTS.get(found[0], OTHER_STATUS)
-    for row, status in enumerate([] if statuses is None else statuses.to_pylist()):
-        if status not in TRANSLATED:
-            faults[row] = STATUS_FAULTS.get(status, OTHER_STATUS)
+    for name, column in zip(judgments.schema.names, judgments.columns, strict=True):
+        for row, value in enumerate(column.to_pylist()):
+            if name.endswith("_flags") and value:
+                faults[row] = sources.FLAG_FAULTS.get(value[0], sources.OTHER_STATUS)
+            elif name.endswith("_status") and value not in TRANSLATED:
+                faults[row] = sources.STATUS_FAULTS.get(value, sources.OTHER_STATUS)
     return faults
 
 

@@ -27,7 +27,7 @@ from tt.pipelines.preprocess.sources import (
     decode_lines,
     row_table,
 )
-from tt.pipelines.tables.forward import even_sizes, rows_within
+from tt.pipelines.tables.pieces import even_sizes
 
 _FOLDER = Path(__file__).parent
 _FIRST_ROWS = 100  # the rows in which a dry run looks for a pair
@@ -155,8 +155,8 @@ class TfdsPairs(Source):
         return next(self.read_rows(first_row=0, rows=rows), None)
 
     def _rows_within(self, limit: int, *, most: int) -> int:
-        info = self._split_info()
-        return rows_within(limit, rows=info.num_examples, total_bytes=self.text_bytes(), most=most)
+        fitting = limit * int(self._split_info().num_examples) // max(1, self.text_bytes())
+        return max(1, min(most, fitting))
 
     def read_rows(self, *, first_row: int, rows: int) -> Iterator[pa.Table]:
         """Read a run of consecutive rows."""

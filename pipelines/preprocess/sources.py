@@ -20,7 +20,7 @@ from tt.pipelines.tables.columns import cells_as_binary, column_of
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults
 from tt.pipelines.tables.formats import TSV, UTF8, ReadOptions, compression_ending
-from tt.pipelines.tables.forward import cut_by_bytes
+from tt.pipelines.tables.pieces import cut_by_bytes
 from tt.pipelines.tables.ranges import LineRange, can_be_cut, find_aligned_ranges
 from tt.pipelines.tables.reading import OpenTable, open_aligned
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG
@@ -453,8 +453,7 @@ def _slices(batches: Iterable[pa.RecordBatch], columns: Sequence[str | int]) -> 
         for first in range(0, batch.num_rows, SLICE_PAIRS):
             some, faults = split_faults(batch.slice(first, SLICE_PAIRS))
             rows = columns_of(some, columns, bad_rows=faults)
-            for piece in cut_by_bytes(rows.to_batches(), most_bytes=SLICE_BYTES):
-                yield pa.Table.from_batches(piece)
+            yield from cut_by_bytes(rows.to_batches(), schema=rows.schema, most_bytes=SLICE_BYTES)
 
 
 def columns_of(

@@ -13,10 +13,10 @@ jsonl         reader of JSON Lines files
 json_arrays   arrays of JSON objects, as lines
 json_texts    reader of the texts under some keys of JSON Lines
 columns       column types, casts, and the texts in a column
-parquet       Parquet footers, row iteration and writing
+parquet       reader of Parquet: footers, and runs of rows
 partitions    partition columns in the names of folders
 conditions    conditions in SQL on the rows of a table
-forward       sequential reader of Parquet rows, and the memory that rows need
+pieces        the memory that rows need, and tables of limited memory
 arrow         reader of Arrow files and streams
 reading       reader of every format
 writing       writers of Parquet, JSONL and CSV files

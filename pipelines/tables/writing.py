@@ -19,9 +19,9 @@ from tt.model.errors import ColumnsError
 from tt.model.storage.files import open_input, write_whole
 from tt.pipelines.tables.columns import is_list, is_text
 from tt.pipelines.tables.formats import CSV, JSONL, PARQUET
-from tt.pipelines.tables.forward import cut_by_bytes
 from tt.pipelines.tables.jsonl import RAW_LINE, dump_json, splice
 from tt.pipelines.tables.parquet import schema_as_read
+from tt.pipelines.tables.pieces import cut_by_bytes
 
 _BATCH_ROWS = 1024
 _GROUP_BYTES = 64 << 20  # the maximum bytes of a row group, see `row_bytes`
@@ -195,9 +195,7 @@ def _write_parquet(
         store_schema=True,
     ) as writer:
         batches = itertools.chain.from_iterable(map(pa.Table.to_batches, tables))
-        for piece in cut_by_bytes(batches, most_bytes=_GROUP_BYTES):
-            group = pa.Table.from_batches(piece, schema=schema)
-            del piece
+        for group in cut_by_bytes(batches, schema=schema, most_bytes=_GROUP_BYTES):
             with contextlib.suppress(pa.ArrowInvalid):  # too many values for one small dictionary
                 group = group.combine_chunks()
             writer.write_table(group, row_group_size=max(1, group.num_rows))

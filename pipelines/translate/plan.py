@@ -102,8 +102,8 @@ class InputFile:
 
     def choose_columns(
         self, schema: pa.Schema, choose: Callable[[pa.Schema], Sequence[int]]
-    ) -> Sequence[int]:
-        """Return the indices of the columns to read from a file with this schema.
+    ) -> Sequence[str]:
+        """Return the names of the columns to read from a file with this schema.
 
         Args:
           schema: The schema of the file itself.
@@ -111,11 +111,11 @@ class InputFile:
             some columns of its table, or have encoded names.
         """
         if self.as_schema is None:
-            return choose(schema)
+            return [schema.names[index] for index in choose(schema)]
         wanted = {self.as_schema.names[index] for index in choose(self.as_schema)}
         names = table_names(schema.names, schema=self.as_schema)
-        found = [index for index, name in enumerate(names) if name in wanted]
-        return found or range(len(names))
+        found = [own for own, name in zip(schema.names, names, strict=True) if name in wanted]
+        return found or list(schema.names)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from tt.model.errors import BadFileError
 from tt.model.storage.paths import is_local
 from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.pipelines.tables.columns import read_text_column
-from tt.pipelines.tables.forward import ForwardReader
 from tt.pipelines.tables.lakehouse import fit_rows
+from tt.pipelines.tables.parquet import read_rows
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.plan import InputFile
 from tt.pipelines.translate.table import TableOptions, choose_rows
@@ -103,14 +103,13 @@ def _read_texts(
     try:
         read = found.first_rows
         if read is None:
-            with ForwardReader(
-                file.path,
+            read = read_rows(
+                path=file.path,
+                first_row=first_row,
+                rows=rows,
                 footer_checksum=file.footer_checksum,
-                end=first_row + rows,
-                most_rows=rows,
                 choose_columns=functools.partial(file.choose_columns, choose=choose_columns),
-            ) as reader:
-                read = reader.read(first_row=first_row, rows=rows)
+            )
             if file.as_schema is not None:
                 read = fit_rows(read, file.as_schema, file.table_partitions)
         read = read.slice(0, count)

@@ -17,9 +17,9 @@ from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import cast_table, has_dictionary
 from tt.pipelines.tables.faults import FAULT
 from tt.pipelines.tables.formats import PARQUET
-from tt.pipelines.tables.forward import ForwardReader, combine_chunks, cut_by_bytes
 from tt.pipelines.tables.jsonl import RAW_LINE
-from tt.pipelines.tables.parquet import changed_error
+from tt.pipelines.tables.parquet import ForwardReader, changed_error
+from tt.pipelines.tables.pieces import combine_chunks, cut_by_bytes
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.translate import plan
 from tt.pipelines.translate.bad_rows import BadRows
@@ -62,10 +62,9 @@ def open_run(units: Sequence[TableUnit], *, options: UnitOptions) -> ForwardRead
     """Return a reader for the units of a run, which opens the Parquet file at the first read."""
     file, last = units[0].file, units[-1]
     return ForwardReader(
-        file.path,
-        footer_checksum=file.footer_checksum,
+        path=file.path,
         end=last.first_row + last.rows,
-        most_rows=max(unit.rows for unit in units),
+        footer_checksum=file.footer_checksum,
         choose_columns=functools.partial(
             file.choose_columns,
             choose=functools.partial(
@@ -166,13 +165,12 @@ def _copy_rows(
 
 
 def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of a unit, as several tables if they exceed the memory of a unit."""
+    """Return the rows of a unit, as several tables if they exceed the memory of a unit."""
     if has_dictionary(schema):  # all batches of a table must have the same dictionary
         batches = iter(
             pa.Table.from_batches(batches, schema=schema).unify_dictionaries().to_batches()
         )
-    for piece in cut_by_bytes(batches, most_bytes=plan.UNIT_BYTES):
-        yield pa.Table.from_batches(piece, schema=schema)
+    return cut_by_bytes(batches, schema=schema, most_bytes=plan.UNIT_BYTES)
 
 
 def _write_rows(tables: Iterator[pa.Table], *, unit: TableUnit, options: UnitOptions) -> int:
@@ -211,5 +209,5 @@ def read_unit_rows(
         open_binary(f"{options.output}/{unit.rows_path}") as handle,
         pa.ipc.open_stream(handle) as stream,
     ):
-        for piece in cut_by_bytes(stream, most_bytes=plan.UNIT_BYTES):
-            yield combine_chunks(pa.Table.from_batches(piece, schema=stream.schema))
+        tables = cut_by_bytes(stream, schema=stream.schema, most_bytes=plan.UNIT_BYTES)
+        yield from map(combine_chunks, tables)

@@ -21,8 +21,8 @@ from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.tables import parquet
 from tt.pipelines.tables.columns import make_valid
 from tt.pipelines.tables.formats import PARQUET
-from tt.pipelines.tables.forward import ForwardReader
 from tt.pipelines.tables.lakehouse import fit_rows
+from tt.pipelines.tables.parquet import ForwardReader
 from tt.pipelines.tables.writing import TableWriter
 from tt.pipelines.texts.remembering import Learned
 from tt.pipelines.texts.translating import TranslatedTexts
@@ -273,9 +273,7 @@ def _retry_unit(unit: TableUnit, found: UnitStatistics, attempt: _Attempt) -> Un
 
 def _read_output(path: str, footer: parquet.Contents) -> Iterator[pa.Table]:
     rows = footer.rows or 0
-    with ForwardReader(
-        path, footer_checksum=footer.checksum, end=rows, most_rows=max(1, rows)
-    ) as reader:
+    with ForwardReader(path=path, end=rows, footer_checksum=footer.checksum) as reader:
         yield from reader.pieces(first_row=0, rows=rows, most_bytes=plan.UNIT_BYTES)
 
 

@@ -13,6 +13,7 @@ from engine_jobs import upload
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.job import PreprocessJob
 from tt.pipelines.preprocess.options import PreprocessOptions
+from tt.pipelines.preprocess.parquet_columns import ParquetColumns
 from tt.pipelines.preprocess.plan import plan_preprocess
 
 ONE_WORKER = ["--direct_num_workers=1"]
@@ -82,6 +83,29 @@ def test_planning_parquet_makes_a_listing_and_one_request_per_file(object_store)
     )
     assert 8 <= object_store.most_at_once <= 16
     assert object_store.served() <= 80 * (64 << 10)
+
+
+@pytest.mark.parametrize(
+    ("row_group_size", "requests", "share"), [(60_000, 8, 1.5), (1_000, 12, 2.5)]
+)
+def test_a_parquet_corpus_is_read_in_large_requests(object_store, row_group_size, requests, share):
+    """Two of three columns are read. In a large row group, each column has more than 20 MB."""
+    chooser, content = random.Random(1), io.BytesIO()
+    texts = [chooser.randbytes(180).hex() for _ in range(60_000)]
+    table = pa.table({"source": texts, "target": texts[::-1], "id": range(len(texts))})
+    pq.write_table(
+        table, content, row_group_size=row_group_size, use_dictionary=False, compression="none"
+    )
+    path = f"{object_store.bucket}/corpus/a.parquet"
+    upload(path, content.getvalue())
+    object_store.forget()
+    read = ParquetColumns(path, "source", "target").read_rows(first_row=0, rows=len(texts))
+    found = pa.concat_tables(read)
+    assert (found["source"].to_pylist(), found["target"].to_pylist()) == (texts, texts[::-1])
+    served = object_store.served() / len(content.getvalue())
+    print(f"row groups of {row_group_size:,}: {object_store.counts()}, {served:.3f} of the bytes")
+    assert object_store.count("media") <= requests
+    assert served <= share
 
 
 @pytest.mark.parametrize("ending", ["tsv", "jsonl"])

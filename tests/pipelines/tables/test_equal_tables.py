@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tt.pipelines.tables import delimited, jsonl
 from tt.pipelines.tables.faults import split_faults
-from tt.pipelines.tables.forward import read_rows
+from tt.pipelines.tables.parquet import read_rows
 from tt.pipelines.tables.reading import OpenTable, scan_file
 from tt.pipelines.tables.writing import TableWriter
 
