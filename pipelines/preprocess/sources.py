@@ -22,7 +22,7 @@ from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults
 from tt.pipelines.tables.formats import TSV, UTF8, ReadOptions, compression_ending
 from tt.pipelines.tables.pieces import cut_by_bytes
 from tt.pipelines.tables.ranges import LineRange, can_be_cut, find_aligned_ranges
-from tt.pipelines.tables.reading import OpenTable, open_aligned
+from tt.pipelines.tables.reading import OpenTable, find_row_ranges, open_aligned
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG
 from tt.pipelines.texts.limits import FLAGS
 
@@ -390,8 +390,15 @@ class TableColumns(ColumnsSource):
         [size] = [file["bytes"] for file in self.file_identities()]
         if size <= max_bytes:
             return []
-        with with_remedy(), self._open(None) as table:
-            found = table.find_ranges(size=size, most_rows=max_pairs, most_bytes=max_bytes)
+        with with_remedy():
+            found = find_row_ranges(
+                self.path,
+                options=self._options(),
+                columns=self._read_columns(),
+                size=size,
+                most_rows=max_pairs,
+                most_bytes=max_bytes,
+            )
         return [[each] for each in found]
 
     def _open(self, part: LineRange | None) -> OpenTable:

@@ -1,6 +1,6 @@
 """Cut text files into ranges of whole rows, so that several workers can read one file.
 
-Counting line ends is 20 times as fast as reading the lines as rows.
+Counting line ends and quotation marks is several times as fast as reading the lines as rows.
 """
 
 from __future__ import annotations

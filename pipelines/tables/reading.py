@@ -49,7 +49,7 @@ from tt.pipelines.tables.json_texts import JsonTexts
 from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.lines import AlignedRows, CellRows, TextRows
 from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
-from tt.pipelines.tables.ranges import LineRange, can_be_cut, find_ranges
+from tt.pipelines.tables.ranges import LINES, LineRange, can_be_cut, find_ranges
 from tt.pipelines.tables.text_files import (
     MAX_LINE_BYTES,
     TextFile,
@@ -181,6 +181,38 @@ def scan_file(
         )
 
 
+def find_row_ranges(
+    path: str,
+    *,
+    options: ReadOptions,
+    columns: Sequence[str | int] = (),
+    size: int,
+    most_rows: int,
+    most_bytes: int = sys.maxsize,
+    update: Callable[[bytes], object] | None = None,
+) -> list[LineRange]:
+    """Return ranges of a file that can be opened separately; [] if it must be read from its start.
+
+    See `find_ranges`, and `OpenTable` for the other arguments.
+    """
+    file_format, encoding = options.format_of(path), options.encoding
+    has_lines = file_format is not None and file_format.name in (CSV, TSV, JSONL, TEXT)
+    if not has_lines or not can_be_cut(path, encoding=encoding):
+        return []
+    nothing = LineRange(rows=0, begin=0, end=0)
+    with OpenTable(path, options=options, columns=columns, part=nothing, is_head=True) as table:
+        rules = table.rules or LINES
+    return find_ranges(
+        path,
+        size=size,
+        most_rows=most_rows,
+        most_bytes=most_bytes,
+        rules=rules,
+        encoding=encoding,
+        update=update,
+    )
+
+
 class _GoodRows:
     """The rows of a table without their faults, with nulls in bad rows.
 
@@ -239,7 +271,7 @@ class OpenTable:
       columns: See `ReadRequest`.
       content: The bytes of the file, if they have already been read.
       is_head: Whether `content` is only the beginning of the file.
-      part: Read only this range, which `find_ranges` has found.
+      part: Read only this range, which `find_row_ranges` has found.
       has_checksum: Whether to compute the checksum of the file for `finish`.
 
     Raises:
@@ -260,18 +292,18 @@ class OpenTable:
         part: LineRange | None = None,
         has_checksum: bool = False,
     ) -> None:
-        self._path, self._problem = path, f"{path} is cut off or damaged"
+        self._problem = f"{path} is cut off or damaged"
         file_format = options.format_of(path)
         name = file_format.name if file_format else CSV
         is_text = file_format is None or file_format.is_text
-        self._encoding = options.encoding if is_text else UTF8
+        encoding = options.encoding if is_text else UTF8
         head: bytes | None = None
         with contextlib.ExitStack() as stack, explain_damage(self._problem):
             if part is not None and name in (CSV, TSV):
                 with (
                     open_for_parts(path) as file,
                     TextFile(
-                        path, content=file.read(MOST_HEAD_BYTES), encoding=self._encoding
+                        path, content=file.read(MOST_HEAD_BYTES), encoding=encoding
                     ) as beginning,
                 ):
                     head = beginning.stream.read()
@@ -279,7 +311,7 @@ class OpenTable:
                 TextFile(
                     path,
                     content=content,
-                    encoding=self._encoding,
+                    encoding=encoding,
                     part=part,
                     has_checksum=has_checksum,
                 )
@@ -289,7 +321,7 @@ class OpenTable:
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 stream = stack.enter_context(handle)
             elif content is not None and is_head:
-                stream = io.BytesIO(_head_lines(content, path=path, encoding=self._encoding))
+                stream = io.BytesIO(_head_lines(content, path=path, encoding=encoding))
             request = ReadRequest(
                 path=path,
                 options=options,
@@ -301,8 +333,7 @@ class OpenTable:
                 line=part.first_line if part else 1,
             )
             self._rows = READERS[name](stream, request)
-            # The lines of a JSON file may be parts of an array.
-            self._rules = None if name == JSON else self._rows.rules
+            self.rules = self._rows.rules
             self._opened = stack.pop_all()
 
     def __enter__(self) -> OpenTable:
@@ -335,34 +366,6 @@ class OpenTable:
         cursor = RowCursor(self.batches())
         for size in sizes:
             yield cursor.take(size)
-
-    def find_ranges(
-        self,
-        *,
-        size: int,
-        most_rows: int,
-        most_bytes: int = sys.maxsize,
-        update: Callable[[bytes], object] | None = None,
-    ) -> list[LineRange]:
-        """Return ranges that can be opened as `part`; [] if the file must be read from its start.
-
-        Args:
-          size: The size of the file, in bytes.
-          most_rows: The maximum number of rows in a range.
-          most_bytes: The maximum number of bytes in a range of several rows.
-          update: Called with each block of the file, for example to compute a checksum.
-        """
-        if self._rules is None or not can_be_cut(self._path, encoding=self._encoding):
-            return []
-        return find_ranges(
-            self._path,
-            size=size,
-            most_rows=most_rows,
-            most_bytes=most_bytes,
-            rules=self._rules,
-            encoding=self._encoding,
-            update=update,
-        )
 
     def finish(self) -> tuple[int, str]:
         """Read to the end of the file; return its size in bytes, and its blake2b checksum."""

@@ -1,7 +1,7 @@
 """Keep the content of input rows that cannot be read.
 
 The output has a row without values for each of them, with the status "failed". The job writes the
-content to a file per input file, and the last step joins these files.
+content to a file per input file, or per unit, and the last step joins these files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tt.model.storage.files import delete, make_folder, open_binary, write_whole
 from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.tables.faults import FAULT, split_faults
 from tt.pipelines.translate.plan import InputFile
+from tt.pipelines.translate.unit_records import UnitOptions
 
 BAD_ROWS_PATH = f"{JOB_FOLDER}/bad_rows.parquet"
 _FOLDER = f"{JOB_FOLDER}/bad_rows"
@@ -34,36 +35,36 @@ _Write = Callable[[pa.Table], object]
 
 
 class BadRows:
-    """Writes the bad rows of an input file to a file, which exists only if there are such rows.
+    """Writes the bad rows of consecutive rows to a file, which exists only if there are such rows.
 
     Args:
       file: The input file.
-      output: The output folder.
-      plan_digest: The digest of the plan that the records of the file's units contain.
-      run_id: The name of this run.
+      options: The options of the run.
       opened: Closes the file.
+      first_row: The index of the first row in the input file.
     """
 
     def __init__(
         self,
         file: InputFile,
         *,
-        output: str,
-        plan_digest: str,
-        run_id: str,
+        options: UnitOptions,
         opened: contextlib.ExitStack,
+        first_row: int = 0,
     ) -> None:
         self._name = file.relative_path
-        self._path = f"{output}/{_path_of(file, plan_digest=plan_digest)}"
-        self._options = {"temporary_folder": f"{output}/{JOB_FOLDER}", "run_id": run_id}
+        folder = _folder_of(file, plan_digest=options.plan_digest)
+        self._path = f"{options.output}/{folder}/{first_row:015d}.parquet"
+        temporary_folder = f"{options.output}/{JOB_FOLDER}"
+        self._options = {"temporary_folder": temporary_folder, "run_id": options.run_id}
         self._opened = opened
         self._write: _Write | None = None
-        self._row = 0  # the number of rows before the next batch
+        self._row = first_row  # the number of rows before the next batch
 
     def collect(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield all rows, with the messages of the faults in the column of faults.
 
-        Read the rows of the file in their order.
+        Read the rows in their order.
         """
         for batch in batches:
             kept, faults = split_faults(batch)
@@ -102,9 +103,13 @@ def join_bad_rows(
       run_id: The name of this run.
       existing: The relative paths of the files in the output folder.
     """
-    paths = [_path_of(file, plan_digest=plan_digest) for file in files]
-    paths = [path for path in paths if path in existing]
-    stale = {path for path in existing if path.startswith(f"{_FOLDER}/")}.difference(paths)
+    written = [path.rpartition("/") for path in existing if path.startswith(f"{_FOLDER}/")]
+    by_folder: dict[str, list[str]] = {}
+    for folder, slash, name in sorted(written):
+        by_folder.setdefault(folder, []).append(f"{folder}{slash}{name}")
+    folders = [_folder_of(file, plan_digest=plan_digest) for file in files]
+    paths = [path for folder in folders for path in by_folder.get(folder, ())]
+    stale = set(map("".join, written)).difference(paths)
     if not paths and BAD_ROWS_PATH in existing:
         stale.add(BAD_ROWS_PATH)
     delete([f"{output}/{path}" for path in sorted(stale)])
@@ -132,5 +137,5 @@ def _open_writer(path: str, **options: Any) -> Iterator[_Write]:
         yield writer.write_table
 
 
-def _path_of(file: InputFile, *, plan_digest: str) -> str:
-    return f"{_FOLDER}/{file.plan_digest or plan_digest}/{file.relative_path}.parquet"
+def _folder_of(file: InputFile, *, plan_digest: str) -> str:
+    return f"{_FOLDER}/{file.plan_digest or plan_digest}/{file.relative_path}"

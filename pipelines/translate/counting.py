@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 
 from tt.model.errors import BadFileError
-from tt.pipelines.tables.parquet import changed_error
-from tt.pipelines.tables.reading import scan_file
+from tt.pipelines.tables.formats import JSONL
+from tt.pipelines.tables.parquet import Contents, changed_error
+from tt.pipelines.tables.ranges import LineRange
+from tt.pipelines.tables.reading import find_row_ranges, scan_file
 from tt.pipelines.translate.inputs import check_table, unchanged_file, with_contents, with_fix
 from tt.pipelines.translate.job_folder import (
     read_counted,
@@ -18,8 +22,10 @@ from tt.pipelines.translate.job_folder import (
 )
 from tt.pipelines.translate.manifest import SkippedFile
 from tt.pipelines.translate.options import SKIP
-from tt.pipelines.translate.plan import InputFile, plan_units
+from tt.pipelines.translate.plan import InputFile, fitting_rows, plan_units
 from tt.pipelines.translate.unit_records import UnitOptions
+
+_OFFSET_BYTES = 4  # the memory of a cell in addition to its text
 
 
 def count_rows(
@@ -47,7 +53,7 @@ def count_rows(
         return found
     try:
         with unchanged_file(file):
-            contents = scan_file(file.path, options=options.job.read)
+            contents, ranges = _scan(file, options=options)
         check_table(
             contents,
             path=file.path,
@@ -61,13 +67,43 @@ def count_rows(
         if file.footer_checksum not in ("", contents.checksum):
             raise changed_error(file.path)
         found = with_contents(file, contents)
-        found = dataclasses.replace(found, rows=min(limit, found.rows or 0))
+        found = dataclasses.replace(found, rows=min(limit, found.rows or 0), ranges=tuple(ranges))
     except BadFileError as error:
         if options.job.on_bad_file != SKIP:
             raise with_fix(error, has_others=options.has_others) from error
         found = SkippedFile(relative_path=file.relative_path, reason=str(error), rows=None)
     write_counted(found, run_id=options.run_id, **place)
     return found
+
+
+def _scan(file: InputFile, *, options: UnitOptions) -> tuple[Contents, list[LineRange]]:
+    """Return the contents of a file, and the rows of each unit if several workers can read them.
+
+    The rows of CSV, TSV and text are then only counted, because their schema is known.
+    """
+    read, unit_rows = options.job.read, options.job.unit_rows
+    if file.changed is None:  # the job recognizes a small file by its whole content
+        return scan_file(file.path, options=read), []
+    digest = hashlib.blake2b(digest_size=16)
+    find = functools.partial(find_row_ranges, file.path, options=read, size=file.size)
+    file_format = read.format_of(file.path)
+    has_types = file.schema is None or (file_format is not None and file_format.name == JSONL)
+    ranges = find(most_rows=unit_rows, update=None if has_types else digest.update)
+    if has_types or not ranges:
+        contents = scan_file(file.path, options=read)
+    else:
+        rows = sum(each.rows for each in ranges)
+        contents = Contents(
+            size=file.size,
+            rows=rows,
+            checksum=digest.hexdigest(),
+            schema=file.schema,
+            content_bytes=file.size + _OFFSET_BYTES * rows * len(file.schema or ()),
+        )
+    fitting = fitting_rows(rows=contents.rows or 0, content_bytes=contents.content_bytes)
+    if ranges and fitting and fitting < unit_rows:
+        ranges = find(most_rows=fitting)
+    return contents, ranges
 
 
 def read_files(output: str, *, options: UnitOptions) -> Iterator[InputFile | SkippedFile]:

@@ -28,6 +28,7 @@ from tt.model.storage.listing import exists, list_folder
 from tt.model.storage.paths import JOB_FOLDER
 from tt.pipelines.jobs.folders import LOCK_FILE, check_claim, lock_output
 from tt.pipelines.jobs.progress import Progress, ProgressWatch
+from tt.pipelines.tables.ranges import LineRange
 from tt.pipelines.translate.generations import (
     InputChanges,
     TranslatedFiles,
@@ -393,6 +394,7 @@ def _from_json(content: dict[str, Any]) -> InputFile | SkippedFile:
                 for name in ("partitions", "table_partitions")
             },
             "group_rows": tuple(content["group_rows"]),
+            "ranges": tuple(LineRange(*each) for each in content["ranges"]),
         }
     )
 

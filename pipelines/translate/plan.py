@@ -33,6 +33,7 @@ from tt.pipelines.tables.formats import (
 )
 from tt.pipelines.tables.lakehouse import parse_address, table_names
 from tt.pipelines.tables.partitions import PartitionValue
+from tt.pipelines.tables.ranges import LineRange
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.translate.options import TranslateOptions
@@ -70,6 +71,7 @@ class InputFile:
         versions of `tt` that ignored the time wrote the same digest.
       schema: The schema of a file that can only be read from its start; None for Parquet.
       group_rows: The number of rows in each row group of a Parquet file.
+      ranges: The rows of each unit of a text file that several workers can read; otherwise empty.
       fitting_rows: The number of rows that fit into the memory of a unit; None if it is unknown.
       plan_digest: The digest of the plan of the file's generation, which the records of its units
         contain.
@@ -89,6 +91,7 @@ class InputFile:
     written: float | None = None
     schema: pa.Schema | None = None
     group_rows: tuple[int, ...] = ()
+    ranges: tuple[LineRange, ...] = ()
     fitting_rows: int | None = None
     plan_digest: str = ""
     partitions: tuple[tuple[str, PartitionValue], ...] = ()
@@ -129,6 +132,7 @@ class TableUnit:
       output_path: The path of the output file, relative to the output folder.
       rows_path: The path of a file to which the job has copied the rows of the unit, because the
         input file does not allow random access; "" if the rows are read from the input file.
+      part: The range of the rows in a text file; None if there is no such range.
     """
 
     file: InputFile
@@ -136,6 +140,7 @@ class TableUnit:
     rows: int
     output_path: str
     rows_path: str = ""
+    part: LineRange | None = None
 
 
 def output_stem(relative_path: str) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from tt.pipelines.tables.formats import PARQUET
 from tt.pipelines.tables.jsonl import RAW_LINE
 from tt.pipelines.tables.parquet import ForwardReader, changed_error
 from tt.pipelines.tables.pieces import combine_chunks, cut_by_bytes
+from tt.pipelines.tables.ranges import LineRange
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.translate import plan
 from tt.pipelines.translate.bad_rows import BadRows
@@ -36,15 +38,19 @@ _MOST_READS_PER_ROW = 1.2
 def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     """Divide a file into units, and the units into runs; a run is read in one pass.
 
-    A file without random access is read only once: this function copies the rows of each
-    unfinished unit to a separate file. It does the same with a Parquet file whose row groups are
-    so large that runs would read many rows several times.
+    Units of a text file with ranges read their own ranges. Other files without random access are
+    read only once: this function copies the rows of each unfinished unit to a separate file. It
+    does the same with a Parquet file whose row groups are so large that runs would read many rows
+    several times.
 
     Raises:
       UserError: The file is damaged, or has changed since the job was planned.
     """
-    plain = dataclasses.replace(file, group_rows=())  # units do not need the row groups
+    plain = dataclasses.replace(file, group_rows=(), ranges=())  # units do not need them
     units = plan_units(plain, unit_rows=options.job.unit_rows, suffix=options.job.suffix)
+    if file.ranges:  # with a limit, there are fewer units
+        parts = zip(units, file.ranges, strict=False)
+        return [[dataclasses.replace(unit, part=part)] for unit, part in parts]
     if file.schema is None:
         runs = cut_runs(units, group_rows=file.group_rows, most=options.most_at_once)
         read = count_rows_read(runs, group_rows=file.group_rows)
@@ -54,7 +60,7 @@ def cut_file(file: InputFile, *, options: UnitOptions) -> list[list[TableUnit]]:
     if file.schema is None:
         units = _copy_parquet_rows(units, file=file, options=options)
     elif any(unit.rows_path for unit in units):
-        _copy_rows(units, file=file, schema=file.schema, options=options)
+        _copy_rows(units, file=file, options=options)
     return [[unit] for unit in units]
 
 
@@ -107,51 +113,20 @@ def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
     return dataclasses.replace(unit, rows_path=path)
 
 
-def _copy_rows(
-    units: list[TableUnit], *, file: InputFile, schema: pa.Schema, options: UnitOptions
-) -> None:
+def _copy_rows(units: list[TableUnit], *, file: InputFile, options: UnitOptions) -> None:
     written = 0
     found = file.size, file.footer_checksum
     try:
         with (
             unchanged_file(file),
-            OpenTable(
-                file.path,
-                options=options.job.read,
-                schema=schema,
-                has_lines=options.job.keeps_lines(file.path),
-                has_checksum=True,
-            ) as opened,
+            _open_table(file, options=options, has_checksum=True) as opened,
             contextlib.ExitStack() as stack,
         ):
-            schema = opened.schema  # serialization loses details of fixed-size lists
-            partitions = dict(file.partitions)
-            chosen = options.table.columns_to_read(schema, partitions=partitions)
-            if options.job.keeps_lines(file.path):
-                used = options.table.used_columns(schema, partitions=partitions)
-                chosen = [index for index, name in enumerate(schema.names) if name in used]
-                chosen.append(len(schema))
-                schema = schema.append(pa.field(RAW_LINE, pa.large_binary()))
-            last = len(schema)  # the index of the column of faults
-            schema = pa.schema([schema.field(index) for index in chosen], schema.metadata)
-            kept = parquet.schema_as_read(schema) if options.job.format == PARQUET else schema
-            schema, kept = (each.append(pa.field(FAULT, pa.string())) for each in (schema, kept))
-            chosen = [*chosen, last]
-            bad_rows = BadRows(
-                file,
-                output=options.output,
-                plan_digest=options.plan_digest,
-                run_id=options.run_id,
-                opened=stack,
-            )
+            bad_rows = BadRows(file, options=options, opened=stack)
             runs = opened.batch_runs([unit.rows for unit in units])
             for unit, run in zip(units, map(bad_rows.collect, runs), strict=True):
                 if unit.rows_path:
-                    pieces = _pieces_of_run((b.select(chosen) for b in run), schema=schema)
-                    # Each table has one chunk, so that the output's bytes depend only on the rows.
-                    tables = (
-                        cast_table(piece, kept, path=file.path).combine_chunks() for piece in pieces
-                    )
+                    tables = _tables_of(run, file=file, schema=opened.schema, options=options)
                     written += _write_rows(tables, unit=unit, options=options)
                 else:
                     written += sum(batch.num_rows for batch in run)
@@ -162,6 +137,39 @@ def _copy_rows(
         raise (changed_error(file.path) if file.changed is None else fixed) from error
     if written != file.rows or found != (file.size, file.footer_checksum):
         raise changed_error(file.path)
+
+
+def _open_table(file: InputFile, *, options: UnitOptions, **how: Any) -> OpenTable:
+    has_lines = options.job.keeps_lines(file.path)
+    read = options.job.read
+    return OpenTable(file.path, options=read, schema=file.schema, has_lines=has_lines, **how)
+
+
+def _tables_of(
+    run: Iterator[pa.RecordBatch], *, file: InputFile, schema: pa.Schema, options: UnitOptions
+) -> Iterator[pa.Table]:
+    """Yield the rows of a unit with the columns that the job needs, and the column of faults.
+
+    Args:
+      run: The rows, with the messages of faults.
+      file: The file.
+      schema: The schema of the open file, because serialization loses details of fixed-size lists.
+      options: The options of the run.
+    """
+    partitions = dict(file.partitions)
+    chosen = options.table.columns_to_read(schema, partitions=partitions)
+    if options.job.keeps_lines(file.path):
+        used = options.table.used_columns(schema, partitions=partitions)
+        chosen = [index for index, name in enumerate(schema.names) if name in used]
+        chosen.append(len(schema))
+        schema = schema.append(pa.field(RAW_LINE, pa.large_binary()))
+    last = len(schema)  # the index of the column of faults
+    schema = pa.schema([schema.field(index) for index in chosen], schema.metadata)
+    kept = parquet.schema_as_read(schema) if options.job.format == PARQUET else schema
+    schema, kept = (each.append(pa.field(FAULT, pa.string())) for each in (schema, kept))
+    for piece in _pieces_of_run((batch.select([*chosen, last]) for batch in run), schema=schema):
+        # Each table has one chunk, so that the output's bytes depend only on the rows.
+        yield cast_table(piece, kept, path=file.path).combine_chunks()
 
 
 def _pieces_of_run(batches: Iterator[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -200,6 +208,9 @@ def read_unit_rows(
       BadFileError: The input file is damaged.
       UserError: The input file has changed.
     """
+    if unit.part is not None:
+        yield from _read_part(unit, part=unit.part, options=options)
+        return
     if not unit.rows_path:
         yield from reader.pieces(
             first_row=unit.first_row, rows=unit.rows, most_bytes=plan.UNIT_BYTES
@@ -211,3 +222,23 @@ def read_unit_rows(
     ):
         tables = cut_by_bytes(stream, schema=stream.schema, most_bytes=plan.UNIT_BYTES)
         yield from map(combine_chunks, tables)
+
+
+def _read_part(unit: TableUnit, *, part: LineRange, options: UnitOptions) -> Iterator[pa.Table]:
+    """Yield the rows of a unit of a text file, and write its bad rows."""
+    file, rows = unit.file, 0
+    try:
+        with (
+            unchanged_file(file),
+            _open_table(file, options=options, part=part) as opened,
+            contextlib.ExitStack() as stack,
+        ):
+            bad_rows = BadRows(file, options=options, opened=stack, first_row=unit.first_row)
+            run = bad_rows.collect(next(opened.batch_runs([unit.rows])))
+            for table in _tables_of(run, file=file, schema=opened.schema, options=options):
+                rows += table.num_rows
+                yield table
+    except BadFileError as error:  # counting the rows has found no such problem
+        raise changed_error(file.path) from error
+    if rows != unit.rows:
+        raise changed_error(file.path)

@@ -92,6 +92,27 @@ def test_a_file_is_read_at_most_once_and_a_third(object_store, rows, row_group_s
     assert not object_store.objects(f"{output}/_tt/rows")
 
 
+@pytest.mark.parametrize(("ending", "most"), [("csv", 2.2), ("jsonl", 3.1)])
+def test_units_of_a_text_file_read_only_their_ranges(object_store, ending, most):
+    """CSV is read to count its rows, and once more by the units; JSONL has a pass for its types."""
+    source, output = f"{object_store.bucket}/in/a.{ending}", f"{object_store.bucket}/out"
+    chooser = random.Random(1)
+    rows = [[str(number), chooser.randbytes(60).hex()] for number in range(80_000)]
+    lines = ["id,text", *map(",".join, rows)]
+    if ending == "jsonl":
+        lines = [json.dumps({"id": number, "text": text}) for number, text in rows]
+    content = "\n".join(lines).encode()
+    upload(source, content)
+    job = request(source, output, text_columns=("text",), unit_rows=20_000, where="id = '1'").plan()
+    object_store.forget()
+    assert job.run().rows == len(rows)
+    served = object_store.served(under=source) / len(content)
+    print(f"{ending}: {served:.2f} times, {object_store.count(under=source)} requests")
+    assert 2 <= served <= most
+    assert object_store.count(under=source) <= 4 * 5 + 10
+    assert not [each for each in object_store.requests if "/_tt/rows/" in each.path]
+
+
 def test_a_progress_update_makes_one_request(object_store):
     source, output = f"{object_store.bucket}/in/a.parquet", f"{object_store.bucket}/out"
     put(source, numbered(95))

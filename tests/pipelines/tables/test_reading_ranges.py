@@ -14,7 +14,7 @@ from tt.model.errors import UserError
 from tt.pipelines.tables import delimited, jsonl, ranges
 from tt.pipelines.tables.faults import split_faults
 from tt.pipelines.tables.formats import ReadOptions
-from tt.pipelines.tables.reading import OpenTable, scan_file
+from tt.pipelines.tables.reading import OpenTable, find_row_ranges, scan_file
 
 CELL = st.text('ab,;" \té\n', max_size=4)
 CELLS = st.lists(CELL, min_size=2, max_size=2) | st.lists(CELL, max_size=3)
@@ -63,9 +63,9 @@ def check_ranges(path, *, size, most_rows, most_bytes, encoding, keys=()):
     """Compare the rows of the ranges with the rows of the file; return the number of ranges."""
     options = ReadOptions(encoding=encoding)
     schema = None if keys else scan_file(path, options=options).schema
-    how = {"options": options, "schema": schema, "columns": keys}
-    with OpenTable(path, **how) as table:
-        found = table.find_ranges(size=size, most_rows=most_rows, most_bytes=most_bytes)
+    how = {"options": options, "columns": keys}
+    found = find_row_ranges(path, **how, size=size, most_rows=most_rows, most_bytes=most_bytes)
+    how["schema"] = schema
     if found:
         rows = [read(path, part=each, **how) for each in found]
         assert [len(each) for each in rows] == [each.rows for each in found]

@@ -10,6 +10,7 @@ from corpora import open_named
 from fakes import crash_at
 from translation_jobs import manifest, outputs, read_all, refused, request, translate
 
+from tt.pipelines.tables import reading
 from tt.pipelines.translate.manifest import summary_blocks
 
 CSV = b'id,text\n1,one\n2\n3,"three\n4,four\n5,"a\nb"\n6,\xff\n7,a,b\n8,eight\n'
@@ -35,7 +36,15 @@ JSONL_BAD = [
     (6, 7, "invalid UTF-8", b'{"id":"6","text":"\xff"}'),
     (7, 8, "no JSON object", b"[7]"),
 ]
+# Several workers can read this file, because all quotation marks are closed.
+CUT_CSV = b'id,text\r\n1,one\r\n2\r\n4,four\r\n\r\n5,"a\nb"\r\n6,\xff\r\n7,a,b\r\n8,eight\r\n'
+CUT_BAD = [
+    (2, 3, "1 cell instead of 2", b"2"),
+    (5, 8, "invalid UTF-8", b"6,\xff"),
+    (6, 9, "3 cells instead of 2", b"7,a,b"),
+]
 CASES = {
+    "e.csv": (CUT_CSV, CUT_BAD),
     "a.csv": (CSV, CSV_BAD),
     "b.csv.gz": (gzip.compress(CSV), CSV_BAD),
     "c.jsonl": (JSONL, JSONL_BAD),
@@ -49,7 +58,11 @@ def bad_rows(folder):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("unit_rows", [2, 8192])
-def test_bad_rows_fail_and_all_other_rows_are_translated(tmp_path, name, unit_rows):
+@pytest.mark.parametrize("head_bytes", [60, 1 << 20])
+def test_bad_rows_fail_and_all_other_rows_are_translated(
+    tmp_path, name, unit_rows, head_bytes, monkeypatch
+):
+    shorten_heads(monkeypatch, head_bytes)
     content, bad = CASES[name]
     (tmp_path / name).write_bytes(content)
     output = tmp_path / "out"
@@ -69,6 +82,12 @@ def test_bad_rows_fail_and_all_other_rows_are_translated(tmp_path, name, unit_ro
     assert manifest(output)["bad_rows"] == manifest(output)["failed_rows"] == len(bad)
     facts = dict(summary_blocks(summary)[0].rows)
     assert facts["unreadable rows, kept in _tt/bad_rows.parquet"] == len(bad)
+
+
+def shorten_heads(monkeypatch, head_bytes):
+    """Let the job count the rows of files that are larger than their head."""
+    monkeypatch.setattr(reading, "HEAD_BYTES", head_bytes)
+    monkeypatch.setattr(reading, "_HEAD_BUFFER_BYTES", 8)
 
 
 def test_a_condition_and_a_key_do_not_hide_bad_rows(tmp_path):
@@ -96,15 +115,23 @@ def test_other_formats_write_a_row_for_each_bad_row(tmp_path):
     assert found[2] == ',,,,"failed","line 3: 1 cell instead of 2",""'
 
 
-def test_a_killed_job_keeps_the_content_of_bad_rows(tmp_path):
-    (tmp_path / "a.csv").write_bytes(CSV)
+@pytest.mark.parametrize(("content", "bad"), [(CSV, CSV_BAD), (CUT_CSV, CUT_BAD)])
+@pytest.mark.parametrize("head_bytes", [60, 1 << 20])
+def test_a_killed_job_keeps_the_content_of_bad_rows(
+    tmp_path, content, bad, head_bytes, monkeypatch
+):
+    shorten_heads(monkeypatch, head_bytes)
+    (tmp_path / "a.csv").write_bytes(content)
     options = {"text_columns": ("text",), "unit_rows": 3}
     crash_at.add("four")
     with pytest.raises(AssertionError, match="the worker dies here"):
         translate(tmp_path / "a.csv", tmp_path / "out", **options)
     crash_at.clear()
     translate(tmp_path / "a.csv", tmp_path / "out", **options)
-    assert [row["row"] for row in bad_rows(tmp_path / "out")] == [2, 3, 6, 7]
+    assert [row["row"] for row in bad_rows(tmp_path / "out")] == [row for row, *_ in bad]
+    again = {**options, "retry_failed": True}
+    assert translate(tmp_path / "a.csv", tmp_path / "out", **again).manifest["bad_rows"] == len(bad)
+    assert [row["row"] for row in bad_rows(tmp_path / "out")] == [row for row, *_ in bad]
     summary = request(tmp_path / "a.csv", tmp_path / "out", **options).plan().run()
     assert summary.already_finished
     assert len(outputs(tmp_path / "out")) == 3

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from translation_jobs import (
     output_bytes,
     outputs,
     read,
+    read_all,
     refused,
     request,
     translate,
@@ -18,6 +20,7 @@ from translation_jobs import (
 
 from tt.model.errors import UserError
 from tt.pipelines.tables import reading
+from tt.pipelines.translate import counting, plan, unit_rows
 
 COUNT = 300
 OPTIONS = {"text_columns": ("text",), "unit_rows": 50}
@@ -53,18 +56,42 @@ def folder(tmp_path):
     ("name", "content"),
     [
         ("a.csv.gz", gzip.compress(CSV)),
+        ("a.csv", CSV),
+        ("b.csv", CSV.replace(b'text 9"', b'"text" 9')),
         ("a.tsv", CSV.replace(b",", b"\t").replace(b'"', b"")),
         ("a.jsonl", JSONL),
+        ("a.txt", CSV.partition(b"\n")[2]),
         ("a.arrow", arrow(COUNT)),
     ],
 )
 def test_counting_in_the_job_does_not_change_the_output(tmp_path, monkeypatch, name, content):
     (tmp_path / name).write_bytes(content)
+    copied = []
+    write_rows = unit_rows._write_rows
+    monkeypatch.setattr(
+        unit_rows,
+        "_write_rows",
+        lambda tables, unit, options: (
+            copied.append(unit.rows) or write_rows(tables, unit=unit, options=options)
+        ),
+    )
     assert translate(tmp_path / name, tmp_path / "out", **OPTIONS).rows == COUNT
+    # Several workers read other files directly.
+    assert bool(copied) == (name in ("a.csv.gz", "b.csv", "a.arrow"))
     monkeypatch.setattr(reading, "HEAD_BYTES", 1 << 20)
     assert translate(tmp_path / name, tmp_path / "whole", **OPTIONS).rows == COUNT
     assert output_bytes(tmp_path / "out") == output_bytes(tmp_path / "whole")
     assert manifest(tmp_path / "out")["files"] == manifest(tmp_path / "whole")["files"]
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", CSV), ("a.jsonl", JSONL)])
+def test_units_of_large_rows_have_fewer_rows(tmp_path, monkeypatch, name, content):
+    (tmp_path / name).write_bytes(content)
+    translate(tmp_path / name, tmp_path / "whole", **OPTIONS)
+    monkeypatch.setattr(plan, "UNIT_BYTES", 400)
+    translate(tmp_path / name, tmp_path / "out", **OPTIONS)
+    assert len(outputs(tmp_path / "out")) > len(outputs(tmp_path / "whole"))
+    assert read_all(tmp_path / "out") == read_all(tmp_path / "whole")
 
 
 def test_a_dry_run_says_that_the_job_counts_rows(folder, tmp_path):
@@ -122,6 +149,27 @@ def test_a_file_that_changes_after_the_plan_is_refused(folder, tmp_path):
     with pytest.raises(UserError, match=r"a\.csv has changed since the job was planned"):
         job.run()
     assert not outputs(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "b.jsonl"])
+@pytest.mark.parametrize("change", [b"", b"more\n", CSV[:200]])
+def test_a_file_that_changes_after_its_rows_are_counted_is_refused(
+    folder, tmp_path, monkeypatch, name, change
+):
+    path = folder / name
+    write_counted = counting.write_counted
+
+    def count_then_change(file, **options):
+        write_counted(file, **options)
+        if file.relative_path == name and change:
+            path.write_bytes(path.read_bytes() + change if change == b"more\n" else change)
+        elif file.relative_path == name:
+            path.unlink()
+
+    monkeypatch.setattr(counting, "write_counted", count_then_change)
+    message = refused(folder, tmp_path / "out", **OPTIONS)
+    assert re.search(rf"{name} (has changed|cannot be opened|no longer exists)", message)
+    assert not (tmp_path / "out/_tt/manifest.json").exists()
 
 
 def test_a_file_with_another_modification_time_is_another_input(folder, tmp_path):
