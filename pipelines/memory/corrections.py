@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -14,8 +14,8 @@ from tt.pipelines.memory.options import MemoryRequest
 from tt.pipelines.memory.tmx import read_tmx
 from tt.pipelines.tables.columns import cell_bytes, column_of, is_text, type_of
 from tt.pipelines.tables.damage import with_remedy
+from tt.pipelines.tables.faults import split_faults
 from tt.pipelines.tables.formats import ENDINGS, table_suffix
-from tt.pipelines.tables.parquet import Contents, read_rows
 from tt.pipelines.tables.reading import OpenTable, scan_file
 
 _TMX_SUFFIX = ".tmx"
@@ -98,21 +98,16 @@ def _read_table(path: str, request: MemoryRequest, add: Callable[[str, str], obj
                 f"`{field}`"
             )
     row = 0
-    for batch in _batches(path, contents):
-        columns = [cell_bytes(column_of(batch, name)) for name in names]
-        for source, target in zip(*columns, strict=True):
-            row += 1
-            try:
-                add((source or b"").decode(), (target or b"").decode())
-            except UnicodeDecodeError as error:
-                raise BadFileError(f"row {row:,} of {path} is not UTF-8: {error.reason}") from error
-
-
-def _batches(path: str, contents: Contents) -> Iterator[pa.RecordBatch | pa.Table]:
-    if contents.has_random_access:
-        yield read_rows(
-            path=path, first_row=0, rows=contents.rows or 0, footer_checksum=contents.checksum
-        )
-        return
     with OpenTable(path, schema=contents.schema) as table:
-        yield from table.batches()
+        for batch in table.batches():
+            kept, faults = split_faults(batch)
+            if faults:
+                raise BadFileError(f"{path} has a bad row: {next(iter(faults.values()))}")
+            columns = [cell_bytes(column_of(kept, name)) for name in names]
+            for source, target in zip(*columns, strict=True):
+                row += 1
+                try:
+                    add((source or b"").decode(), (target or b"").decode())
+                except UnicodeDecodeError as error:
+                    problem = f"row {row:,} of {path} is not UTF-8: {error.reason}"
+                    raise BadFileError(problem) from error

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tt.model.engines.translator import Work
 from tt.model.errors import BadFileError, UserError
@@ -26,11 +24,9 @@ from tt.model.inspection.blocks import (
     table,
 )
 from tt.model.long_work import long_work
-from tt.model.storage.files import open_for_parts
 from tt.model.storage.listing import exists, list_folder
 from tt.pipelines.runners.formatting import describe_sentences, format_seconds, megabytes
 from tt.pipelines.tables.columns import path_in, read_text_column
-from tt.pipelines.tables.formats import PARQUET_SUFFIX
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TextFields
@@ -210,15 +206,10 @@ def _look(
 
 def _tables(path: str) -> Iterator[pa.Table]:
     try:
-        with contextlib.ExitStack() as stack:
-            if path.endswith(PARQUET_SUFFIX):
-                file = stack.enter_context(open_for_parts(path))
-                batches = stack.enter_context(pq.ParquetFile(file)).iter_batches()
-            else:
-                batches = stack.enter_context(OpenTable(path)).batches()
-            for batch in batches:
+        with OpenTable(path) as table:
+            for batch in table.batches():
                 yield pa.Table.from_batches([batch])
-    except (pa.ArrowException, OSError, BadFileError) as error:
+    except (OSError, BadFileError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
             f"{path} cannot be read: {reason}. Run the job's command again to write the file"

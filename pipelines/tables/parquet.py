@@ -27,6 +27,7 @@ from tt.model.storage.files import open_for_parts, open_input, read_range
 from tt.model.storage.paths import is_local
 from tt.pipelines.tables.columns import has_dictionary, map_type, path_in
 from tt.pipelines.tables.damage import explain_damage
+from tt.pipelines.tables.interface import ReadRequest
 from tt.pipelines.tables.pieces import combine_chunks, cut_by_bytes
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -344,6 +345,33 @@ class ForwardReader(contextlib.AbstractContextManager["ForwardReader"]):
         )
         for run in runs:
             yield from read(batch_size=rows, row_groups=run)
+
+
+class ParquetRows:
+    """The rows of a whole Parquet file, as batches.
+
+    Args:
+      stream: Unused, because the reader needs random access.
+      request: What to read.
+
+    Raises:
+      BadFileError: The file is damaged.
+    """
+
+    rules = None  # the rows are not lines
+
+    def __init__(self, stream: None, request: ReadRequest) -> None:
+        del stream
+        self._path = request.path
+        _, _, footer = open_footer(request.path)
+        self._count: int = footer.metadata.num_rows
+        self.schema = footer.schema_arrow
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        with ForwardReader(path=self._path, end=self._count, is_bulk=True) as reader:
+            for piece in reader.pieces(first_row=0, rows=self._count, most_bytes=_BATCH_BYTES):
+                yield from piece.to_batches()
 
 
 def read_rows(*, first_row: int, rows: int, **options: Any) -> pa.Table:

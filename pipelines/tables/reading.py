@@ -38,6 +38,7 @@ from tt.pipelines.tables.formats import (
     ENDINGS,
     JSON,
     JSONL,
+    PARQUET,
     TEXT,
     TSV,
     UTF8,
@@ -48,7 +49,13 @@ from tt.pipelines.tables.json_arrays import open_json
 from tt.pipelines.tables.json_texts import JsonTexts
 from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.lines import AlignedRows, CellRows, TextRows
-from tt.pipelines.tables.parquet import Contents, NotParquetError, RowCursor, read_footer
+from tt.pipelines.tables.parquet import (
+    Contents,
+    NotParquetError,
+    ParquetRows,
+    RowCursor,
+    read_footer,
+)
 from tt.pipelines.tables.ranges import LINES, LineRange, can_be_cut, find_ranges
 from tt.pipelines.tables.text_files import (
     MAX_LINE_BYTES,
@@ -249,7 +256,8 @@ def _read_json(stream: Any, request: ReadRequest) -> Rows:
     return _read_jsonl(open_json(stream, path=request.path), request)
 
 
-# The reader of each format. Readers of text receive the decompressed content as UTF-8.
+# The reader of each format. Readers of text receive the decompressed content as UTF-8, and readers
+# with random access receive nothing.
 READERS: dict[str, Callable[[Any, ReadRequest], Rows]] = {
     CSV: functools.partial(DelimitedRows, has_quotes=True),
     TSV: _read_tsv,
@@ -257,11 +265,12 @@ READERS: dict[str, Callable[[Any, ReadRequest], Rows]] = {
     JSON: _read_json,
     TEXT: TextRows,
     ARROW: ArrowRows,
+    PARQUET: ParquetRows,
 }
 
 
 class OpenTable:
-    """An open file of any format except Parquet, which is read from its start, or a part of it.
+    """An open file of any format, which is read from its start, or a part of it.
 
     Args:
       path: The path of the file.
@@ -294,10 +303,11 @@ class OpenTable:
     ) -> None:
         self._problem = f"{path} is cut off or damaged"
         file_format = options.format_of(path)
-        name = file_format.name if file_format else CSV
-        is_text = file_format is None or file_format.is_text
+        name = file_format.name if file_format else PARQUET
+        is_text = file_format is not None and file_format.is_text
         encoding = options.encoding if is_text else UTF8
         head: bytes | None = None
+        stream: Any = None
         with contextlib.ExitStack() as stack, explain_damage(self._problem):
             if part is not None and name in (CSV, TSV):
                 with (
@@ -307,17 +317,18 @@ class OpenTable:
                     ) as beginning,
                 ):
                     head = beginning.stream.read()
-            self._file = stack.enter_context(
-                TextFile(
-                    path,
-                    content=content,
-                    encoding=encoding,
-                    part=part,
-                    has_checksum=has_checksum,
+            if is_text or has_checksum:
+                self._file = stack.enter_context(
+                    TextFile(
+                        path,
+                        content=content,
+                        encoding=encoding,
+                        part=part,
+                        has_checksum=has_checksum,
+                    )
                 )
-            )
-            stream: Any = self._file.stream
-            if not is_text:  # needs random access
+                stream = self._file.stream
+            if name == ARROW:
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 stream = stack.enter_context(handle)
             elif content is not None and is_head:
