@@ -41,21 +41,14 @@ def check_schema(
     Raises:
       ColumnsError: The format cannot store a column, or several columns with the same name.
     """
+    can_hold = {PARQUET: _parquet_can_hold, JSONL: _json_can_hold, CSV: _csv_can_hold}[file_format]
     for field in schema:
-        kind = field.type
-        if file_format == CSV and field.name in joined:
-            continue
-        if file_format == PARQUET:
-            can_hold = _parquet_can_hold(field)
-        elif file_format == JSONL:
-            can_hold = _json_can_hold(kind) or _has_text_form(kind)
-        else:
-            can_hold = _is_plain(kind) or _has_text_form(kind)
-        if not can_hold:
-            other = ", or set `format=parquet`" if _parquet_can_hold(field) else ""
+        is_joined = file_format == CSV and field.name in joined
+        if not (is_joined or can_hold(field.type)):
+            other = ", or set `format=parquet`" if _parquet_can_hold(field.type) else ""
             raise ColumnsError(
-                f"{file_format} cannot store the column {field.name!r} ({kind}) of {path}. Leave "
-                f"the column out with `drop_columns`{other}"
+                f"{file_format} cannot store the column {field.name!r} ({field.type}) of {path}. "
+                f"Leave the column out with `drop_columns`{other}"
             )
     twice = [name for name in schema.names if schema.names.count(name) > 1]
     if twice and file_format == JSONL:
@@ -65,16 +58,16 @@ def check_schema(
         )
 
 
-def _parquet_can_hold(field: pa.Field) -> bool:
+def _parquet_can_hold(kind: pa.DataType) -> bool:
     try:
-        schema_as_read(pa.schema([field]))
+        schema_as_read(pa.schema([("column", kind)]))
     except pa.ArrowException:
         return False
     return True
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether JSON and CSV can represent a type without converting its values to text."""
+    """Return whether CSV can represent a type without converting its values to text."""
     if pa.types.is_dictionary(kind):
         return _is_plain(kind.value_type)
     types = pa.types
@@ -95,13 +88,22 @@ def _has_text_form(kind: pa.DataType) -> bool:
     return True
 
 
-def _json_can_hold(kind: pa.DataType) -> bool:
+def _is_json(kind: pa.DataType) -> bool:
+    """Return whether JSON can represent a type without converting its values to text."""
     if is_list(kind):
-        return _json_can_hold(kind.value_type)
+        return _is_json(kind.value_type)
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
-        return len(set(names)) == len(names) and all(_json_can_hold(each.type) for each in kind)
+        return len(set(names)) == len(names) and all(_is_json(each.type) for each in kind)
     return _is_plain(kind)
+
+
+def _json_can_hold(kind: pa.DataType) -> bool:
+    return _is_json(kind) or _has_text_form(kind)
+
+
+def _csv_can_hold(kind: pa.DataType) -> bool:
+    return _is_plain(kind) or _has_text_form(kind)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
