@@ -15,6 +15,7 @@ from tt.pipelines.tables.damage import explain_damage
 from tt.pipelines.tables.interface import ReadRequest
 
 _MAGIC, _FEATHER_1 = b"ARROW1", b"FEA1"
+_MAGIC_BYTES = 8  # the magic number with its padding, before the stream in an Arrow file
 # Arrow's threads could free memory that belongs to Python after Python has ended.
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 # Arrow cannot decode dictionaries with values of these types, such as Polars' categories.
@@ -47,8 +48,9 @@ class ArrowRows:
             )
         if not handle.seek(0, os.SEEK_END):
             raise BadFileError(f"{path} must be Arrow IPC; it is empty")
-        self._is_file = magic == _MAGIC
-        handle.seek(0)
+        self._is_head = request.is_head
+        self._is_file = magic == _MAGIC and not self._is_head
+        handle.seek(_MAGIC_BYTES if magic == _MAGIC and self._is_head else 0)
         with self._explain_damage():
             open_ipc = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
             self._reader = open_ipc(handle, options=_OPTIONS)
@@ -63,8 +65,12 @@ class ArrowRows:
         Raises:
           BadFileError: The file is damaged, or a stream lacks its end marker.
         """
-        with self._explain_damage():
-            yield from self._batches()
+        try:
+            with self._explain_damage():
+                yield from self._batches()
+        except BadFileError:
+            if not self._is_head:
+                raise
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         if self._is_file:

@@ -92,7 +92,7 @@ def inspect_file(
     if size == len(content):
         return scan_file(path, options=options, content=content)
     if file_format.name == ARROW:
-        return _inspect_first_batch(path, options=options, identity=identity)
+        return _inspect_arrow(path, options=options, identity=identity, content=content)
     with OpenTable(path, options=options, content=content, is_head=True) as table:
         collections.deque(table.batches(), maxlen=0)  # reading the rows infers the schema
     schema = table.schema
@@ -111,20 +111,27 @@ def inspect_file(
     )
 
 
-def _inspect_first_batch(
-    path: str, *, options: ReadOptions, identity: Mapping[str, Any]
+def _inspect_arrow(
+    path: str, *, options: ReadOptions, identity: Mapping[str, Any], content: bytes
 ) -> Contents:
-    """Read the schema and the first rows of an Arrow file.
+    """Return the schema and the first rows of an Arrow file, given its beginning.
 
-    The beginning of the file is not enough: Polars writes the schema only into the footer.
+    If the beginning does not contain the schema, which Polars writes only into the footer, the
+    function reads the footer and the first batch.
     """
-    with OpenTable(path, options=options) as table:
-        head = [batch.slice(0, _FIRST_ROWS) for batch in itertools.islice(table.batches(), 1)]
+    starts: list[dict[str, Any]] = [{"content": content, "is_head": True}, {}]
+    for head in starts:
+        with (
+            contextlib.suppress(BadFileError) if head else contextlib.nullcontext(),
+            OpenTable(path, options=options, **head) as table,
+        ):
+            rows = [batch.slice(0, _FIRST_ROWS) for batch in itertools.islice(table.batches(), 1)]
+            break
     return Contents(
         size=int(identity["bytes"]),
         changed=identity["changed"],
         schema=table.schema,
-        head=pa.Table.from_batches(head, schema=table.schema),
+        head=pa.Table.from_batches(rows, schema=table.schema),
     )
 
 
@@ -331,7 +338,7 @@ class OpenTable:
             if name == ARROW:
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 stream = stack.enter_context(handle)
-            elif content is not None and is_head:
+            elif is_text and content is not None and is_head:
                 stream = io.BytesIO(_head_lines(content, path=path, encoding=encoding))
             request = ReadRequest(
                 path=path,
