@@ -143,14 +143,7 @@ class TableWriter:
         del first  # the iterator frees the memory before the next table arrives
         with write_whole(path, temporary_folder=self.temporary_folder, run_id=self.run_id) as file:
             output = _Output(file)
-            if self.file_format == PARQUET:
-                _write_parquet(tables, output, schema, compression=self.compression)
-            else:
-                with _compress(output, self.compression) as stream:
-                    if self.file_format == JSONL:
-                        _write_jsonl(tables, stream)
-                    else:
-                        _write_csv(tables, stream, schema)
+            WRITERS[self.file_format](tables, output, schema, self.compression)
         return output.size, output.digest.hexdigest()
 
 
@@ -181,7 +174,7 @@ def file_state(path: str) -> tuple[int, str]:
 
 
 def _write_parquet(
-    tables: Iterable[pa.Table], output: _Output, schema: pa.Schema, *, compression: str
+    tables: Iterable[pa.Table], output: _Output, schema: pa.Schema, compression: str
 ) -> None:
     # All settings that affect the bytes of the file are fixed here.
     with pq.ParquetWriter(
@@ -225,11 +218,15 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def _write_jsonl(tables: Iterable[pa.Table], stream: Any) -> None:
-    for table in map(_as_text, tables):
-        for lines in map(_json_lines, table.to_batches(_BATCH_ROWS)):
-            stream.write(lines)
-        del table  # frees the memory before the next table arrives
+def _write_jsonl(
+    tables: Iterable[pa.Table], output: _Output, schema: pa.Schema, compression: str
+) -> None:
+    del schema  # each table has its own
+    with _compress(output, compression) as stream:
+        for table in map(_as_text, tables):
+            for lines in map(_json_lines, table.to_batches(_BATCH_ROWS)):
+                stream.write(lines)
+            del table  # frees the memory before the next table arrives
 
 
 def _json_lines(batch: pa.RecordBatch) -> bytes:
@@ -241,8 +238,13 @@ def _json_lines(batch: pa.RecordBatch) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-def _write_csv(tables: Iterable[pa.Table], stream: Any, schema: pa.Schema) -> None:
-    with pa_csv.CSVWriter(stream, _as_csv(schema.empty_table()).schema) as writer:
+def _write_csv(
+    tables: Iterable[pa.Table], output: _Output, schema: pa.Schema, compression: str
+) -> None:
+    with (
+        _compress(output, compression) as stream,
+        pa_csv.CSVWriter(stream, _as_csv(schema.empty_table()).schema) as writer,
+    ):
         for table in map(_as_csv, tables):
             writer.write_table(table)
             del table  # frees the memory before the next table arrives
@@ -255,3 +257,7 @@ def _as_csv(table: pa.Table) -> pa.Table:
             column = pc.binary_join(table.column(index), " ")
             table = table.set_column(index, field.name, column)
     return table
+
+
+# The writer of each format.
+WRITERS = {PARQUET: _write_parquet, JSONL: _write_jsonl, CSV: _write_csv}
