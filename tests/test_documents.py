@@ -323,6 +323,23 @@ def test_the_documents_list_every_status_and_reason():
             assert any(f"`{value}`" in line for line in listed), value
 
 
+def test_the_page_of_table_formats_lists_the_registry():
+    from tt.pipelines.tables.formats import COMPRESSED, FORMATS, INPUT_FORMATS, endings_of
+    from tt.pipelines.tables.reading import READERS
+    from tt.pipelines.tables.writing import WRITERS
+
+    page = (ROOT / "docs/reference/table-formats.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`\..*?) \|", page, re.M)
+    endings = [ending for row in rows for ending in re.findall(r"`(\.\w+)`", row)]
+    assert sorted(endings) == sorted(
+        ending for ending in endings_of(INPUT_FORMATS) if not ending.endswith(tuple(COMPRESSED))
+    )
+    assert f"may be compressed (`{'`, `'.join(COMPRESSED)}`)" in page
+    [names] = re.findall(r"reads all files in this format: (.*?) \|", page)
+    assert sorted(re.findall(r"`(\w+)`", names)) == sorted(INPUT_FORMATS)
+    assert (READERS.keys(), WRITERS.keys()) == ({*INPUT_FORMATS}, {*FORMATS})
+
+
 def test_listed_promises_have_a_page_and_tests():
     """`tests/promises.tsv` lists what the documents promise, and the tests that show it."""
     lines = (ROOT / "tests/promises.tsv").read_text("utf-8").splitlines()[1:]
