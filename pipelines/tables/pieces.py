@@ -43,8 +43,10 @@ def row_bytes(values: pa.Array) -> npt.NDArray[np.int64]:
         # A cast to lists aborts the process for some slices.
         return row_bytes(pa.ListArray.from_arrays(values.offsets, entries))
     if is_list(kind):
-        parents, inner = pc.list_parent_indices(values), row_bytes(values.flatten())
-        return np.bincount(parents, inner, minlength=len(values)).astype(np.int64)
+        lengths = _as_numbers(pc.list_value_length(values))
+        sums = np.concatenate([[0], np.cumsum(row_bytes(values.flatten()))])
+        ends = np.cumsum(lengths)
+        return np.asarray(sums[ends] - sums[ends - lengths], np.int64)
     if types.is_struct(kind):
         return sum(map(row_bytes, values.flatten()), np.zeros(len(values), np.int64))
     if types.is_null(kind):
