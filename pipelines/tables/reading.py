@@ -12,7 +12,6 @@ import contextlib
 import functools
 import io
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -196,18 +195,15 @@ def scan_file(
 
 
 def find_row_ranges(
-    path: str,
-    *,
-    options: ReadOptions,
-    columns: Sequence[str | int] = (),
-    size: int,
-    most_rows: int,
-    most_bytes: int = sys.maxsize,
-    update: Callable[[bytes], object] | None = None,
+    path: str, *, options: ReadOptions, columns: Sequence[str | int] = (), **limits: Any
 ) -> list[LineRange]:
     """Return ranges of a file that can be opened separately; [] if it must be read from its start.
 
-    See `find_ranges`, and `OpenTable` for the other arguments.
+    Args:
+      path: The path of the file.
+      options: How to read the file.
+      columns: See `ReadRequest`.
+      limits: The other arguments of `find_ranges`.
     """
     file_format, encoding = options.format_of(path), options.encoding
     has_lines = file_format is not None and file_format.name in (CSV, TSV, JSONL, TEXT)
@@ -216,15 +212,7 @@ def find_row_ranges(
     nothing = LineRange(rows=0, begin=0, end=0)
     with OpenTable(path, options=options, columns=columns, part=nothing, is_head=True) as table:
         rules = table.rules or LINES
-    return find_ranges(
-        path,
-        size=size,
-        most_rows=most_rows,
-        most_bytes=most_bytes,
-        rules=rules,
-        encoding=encoding,
-        update=update,
-    )
+    return find_ranges(path, rules=rules, encoding=encoding, **limits)
 
 
 class _GoodRows:
