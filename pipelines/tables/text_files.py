@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import gzip
 import hashlib
@@ -22,7 +21,6 @@ MAX_LINE_BYTES = MAX_TEXT_BYTES
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MB"  # why a line cannot be read
 _BUFFER_BYTES = 256 << 10
 _PART_BYTES = 16 << 20  # the maximum bytes of a request for a part of a file
-_BZ2_BYTES = 32 << 10  # small, because the unused rest is copied at the end of each member
 _HEAD_BYTES = 4096
 _WIDE_BOMS = (
     codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE,
@@ -60,51 +58,19 @@ class _Utf8Stream(io.RawIOBase):
         return count
 
 
-class _Bz2Stream(io.RawIOBase):
-    """The decompressed content of a .bz2 file.
-
-    Unlike `bz2.BZ2File`, this stream raises an error at a damaged second member instead of ending
-    there. Unlike Arrow's stream, it can read empty members.
-    """
-
-    def __init__(self, raw: io.BufferedReader) -> None:
-        self._raw = raw
-        self._decompressor = bz2.BZ2Decompressor()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while True:
-            data = b""
-            if self._decompressor.eof:
-                data = self._decompressor.unused_data or self._raw.read(_BZ2_BYTES)
-                if not data:
-                    return 0
-                self._decompressor = bz2.BZ2Decompressor()
-            elif self._decompressor.needs_input:
-                data = self._raw.read(_BZ2_BYTES)
-                if not data:
-                    raise EOFError("its last compressed stream is truncated")
-            if text := self._decompressor.decompress(data, len(buffer)):
-                buffer[: len(text)] = text
-                return len(text)
-
-
 def decompress(
     raw: Any, *, path: str, encoding: str = UTF8, buffer_bytes: int = _BUFFER_BYTES
 ) -> Any:
     """Return the content of a file as a stream of UTF-8 bytes, decompressed.
 
     The ending of `path` determines the compression. If the file is cut off, up to `buffer_bytes` of
-    content before the cut are lost.
+    content before the cut are lost. Python's reader of .bz2 files ends silently at a damaged second
+    member; Arrow's raises an error, but refuses empty members, which compressors do not write.
     """
     ending = compression_ending(path)
     stream = raw
     if ending == ".gz":
         stream = gzip.GzipFile(fileobj=raw)
-    elif ending == ".bz2":
-        stream = _Bz2Stream(raw)
     elif ending:
         stream = pa.CompressedInputStream(raw, COMPRESSED[ending])
     if encoding != UTF8:

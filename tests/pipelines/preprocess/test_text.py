@@ -158,7 +158,8 @@ def test_error_for_changed_bytes_has_the_last_good_row(tmp_path, suffix, where):
 @pytest.mark.parametrize("suffix", COMPRESSED)
 def test_several_members_are_one_file(tmp_path, suffix):
     compress = COMPRESS[suffix]
-    content = compress(b"a\tx\nb") + compress(b"\ty\n") + compress(b"") + compress(b"c\tz")
+    empty = b"" if suffix == ".bz2" else compress(b"")
+    content = compress(b"a\tx\nb") + compress(b"\ty\n") + empty + compress(b"c\tz")
     rows = read(Tsv(text_file(tmp_path, f"a.tsv{suffix}", content)), tmp_path)
     assert rows == [("a", "x", None), ("b", "y", None), ("c", "z", None)]
 
