@@ -261,8 +261,11 @@ class ForwardReader(contextlib.AbstractContextManager["ForwardReader"]):
 
     @functools.cached_property
     def _columns(self) -> list[str] | None:
-        choose = self.choose_columns
-        return None if choose is None else list(choose(self.file_schema))
+        """The names of the columns to read; None for all columns."""
+        names = self.file_schema.names
+        chosen = names if self.choose_columns is None else [*self.choose_columns(self.file_schema)]
+        # Arrow would read columns with the same name in another order.
+        return None if chosen == names or len({*chosen}) < len(chosen) else chosen
 
     @functools.cached_property
     def _schema(self) -> pa.Schema:
