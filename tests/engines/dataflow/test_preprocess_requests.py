@@ -86,7 +86,7 @@ def test_planning_parquet_makes_a_listing_and_one_request_per_file(object_store)
 
 
 @pytest.mark.parametrize(
-    ("row_group_size", "requests", "share"), [(60_000, 8, 1.5), (1_000, 12, 2.5)]
+    ("row_group_size", "requests", "share"), [(60_000, 8, 1.5), (1_000, 16, 4.5)]
 )
 def test_a_parquet_corpus_is_read_in_large_requests(object_store, row_group_size, requests, share):
     """Two of three columns are read. In a large row group, each column has more than 20 MB."""
