@@ -65,7 +65,7 @@ def check_ranges(path, *, size, most_rows, most_bytes, encoding, keys=()):
     schema = None if keys else scan_file(path, options=options).schema
     how = {"options": options, "columns": keys}
     found = find_row_ranges(path, **how, size=size, most_rows=most_rows, most_bytes=most_bytes)
-    how["schema"] = schema
+    how |= {"schema": schema, "has_lines": path.endswith(".jsonl")}
     if found:
         rows = [read(path, part=each, **how) for each in found]
         assert [len(each) for each in rows] == [each.rows for each in found]
