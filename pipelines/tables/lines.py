@@ -26,6 +26,7 @@ from tt.pipelines.tables.text_files import (
 )
 
 TEXT_COLUMN = "text"  # the only column of a text file that is read as a table
+_TEXT_SCHEMA = pa.schema([(TEXT_COLUMN, pa.string())])
 BLOCK_BYTES = 4 << 20  # bytes of whole lines per batch
 _NO_DELIMITER = b"\x01"  # Arrow needs a delimiter; this one is very rare in texts
 
@@ -130,7 +131,7 @@ class TextRows(CellRows):
     def __init__(self, stream: Any, request: ReadRequest) -> None:
         super().__init__(stream, dataclasses.replace(request, columns=[0]))
         self._delimiter = _NO_DELIMITER
-        self.schema = pa.schema([(TEXT_COLUMN, pa.string())])
+        self.schema = _TEXT_SCHEMA
 
     def _cells_of(self, line: bytes) -> list[bytes]:
         return [line]
@@ -145,11 +146,11 @@ class AlignedRows:
     If the line of one file is bad, the row is bad.
 
     Args:
-      sides: The lines of each file.
+      sides: The batches of the `TextRows` of each file.
       paths: The paths of the files, for messages.
     """
 
-    def __init__(self, sides: Sequence[TextRows], *, paths: Sequence[str]) -> None:
+    def __init__(self, sides: Sequence[Iterator[pa.RecordBatch]], *, paths: Sequence[str]) -> None:
         self._sides, self._paths = sides, paths
         self.schema = pa.schema([(str(i), pa.string()) for i in range(len(paths))])
 
@@ -159,12 +160,11 @@ class AlignedRows:
         Raises:
           UserError: The files have different numbers of lines.
         """
-        sides = [iter(side) for side in self._sides]
-        nothing = pa.RecordBatch.from_pylist([], schema=self._sides[0].schema)
-        held = [nothing for _ in sides]
+        nothing = pa.RecordBatch.from_pylist([], schema=_TEXT_SCHEMA)
+        held = [nothing for _ in self._sides]
         count = 0
         while True:
-            for index, side in enumerate(sides):
+            for index, side in enumerate(self._sides):
                 if not held[index].num_rows:
                     held[index] = next(side, nothing)
             if not (rows := min(batch.num_rows for batch in held)):
@@ -174,7 +174,7 @@ class AlignedRows:
             count += rows
         counts = [
             count + batch.num_rows + sum(more.num_rows for more in side)
-            for batch, side in zip(held, sides, strict=True)
+            for batch, side in zip(held, self._sides, strict=True)
         ]
         if len(set(counts)) > 1:
             raise unequal_lines_error(self._paths, counts)

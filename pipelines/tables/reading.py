@@ -394,14 +394,15 @@ def open_aligned(
       BadFileError: A file is bad.
       UserError: A file cannot be opened, or the files have different numbers of lines.
     """
-    problem = f"{' or '.join(paths)} is cut off or damaged"
-    with contextlib.ExitStack() as stack, explain_damage(problem):
+    with contextlib.ExitStack() as stack:
         sides = []
         for path, part in itertools.zip_longest(paths, parts):
-            file = stack.enter_context(TextFile(path, encoding=encoding, part=part))
+            problem = f"{path} is cut off or damaged"
+            with explain_damage(problem):
+                file = stack.enter_context(TextFile(path, encoding=encoding, part=part))
             request = ReadRequest(path=path, line=part.first_line if part else 1)
-            sides.append(TextRows(file.stream, request))
-        yield explain_each(AlignedRows(sides, paths=paths), problem)
+            sides.append(explain_each(TextRows(file.stream, request), problem))
+        yield iter(AlignedRows(sides, paths=paths))
 
 
 def _head_lines(content: bytes, *, path: str, encoding: str) -> bytes:

@@ -69,7 +69,7 @@ def test_cells_are_the_parts_of_lines(content, block_bytes):
 
 @given(sides=st.tuples(contents, contents), block_bytes=st.integers(1, 40))
 def test_lines_of_two_files_belong_together(sides, block_bytes):
-    texts = [TextRows(open_stream(side), ReadRequest(path="a.txt")) for side in sides]
+    texts = [iter(TextRows(open_stream(side), ReadRequest(path="a.txt"))) for side in sides]
     rows = AlignedRows(texts, paths=["a.en", "a.de"])
     split = [split_lines(side) for side in sides]
     if len(split[0]) != len(split[1]):
