@@ -79,7 +79,7 @@ def explain_each(batches: Iterable[pa.RecordBatch], problem: str) -> Iterator[pa
 
     Args:
       batches: The batches, which the reader makes one after the other.
-      problem: The beginning of the message; the number of the last good row follows.
+      problem: The beginning of the message; the number of rows that were read follows.
 
     Raises:
       BadFileError: The data is damaged; see `explain_damage`.
@@ -87,7 +87,7 @@ def explain_each(batches: Iterable[pa.RecordBatch], problem: str) -> Iterator[pa
     reader = iter(batches)
     rows = 0
     while True:
-        with explain_damage(f"{problem} after row {rows:,}"):
+        with explain_damage(f"{problem} after row {rows:,}" if rows else problem):
             batch = next(reader, None)
         if batch is None:
             return
