@@ -472,14 +472,15 @@ def columns_of(
 ) -> pa.Table:
     """Return a table of two columns or fields of a batch, given their names and the faults.
 
-    The source of a bad row is its whole text.
+    The source of a bad row without texts is its whole content.
     """
     sides = [cells_as_binary(column_of(batch, str(name))) for name in columns]
     faults = faults or {}
     if bad_rows:
         cells = [side.to_pylist() for side in sides]
         for row, fault in bad_rows.items():
-            cells[0][row], cells[1][row] = fault.content, b""
+            if cells[0][row] is cells[1][row] is None:
+                cells[0][row], cells[1][row] = fault.content, b""
             faults[row] = _REASONS.get(fault.reason, MALFORMED)
         sides = [pa.array(side, pa.large_binary()) for side in cells]
     return decode_columns(*sides, faults=faults)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from tt.model.errors import counted
@@ -34,7 +33,8 @@ _NO_DELIMITER = b"\x01"  # Arrow needs a delimiter; this one is very rare in tex
 class CellRows:
     """Some cells of each line, as batches with a column of strings per cell.
 
-    No line contains names of columns. A line with too few cells is bad.
+    No line contains names of columns. A line with too few cells is bad. Cells that are not UTF-8
+    are bad too, and have U+FFFD instead of the invalid bytes.
 
     Args:
       stream: The decompressed content of the file.
@@ -42,6 +42,7 @@ class CellRows:
     """
 
     rules = LINES
+    _kept: tuple[str, ...] = (NOT_UTF8,)  # reasons of faults whose cells are not null
 
     def __init__(self, stream: Any, request: ReadRequest) -> None:
         self._stream, self._path, self._line = stream, request.path, request.line
@@ -100,33 +101,37 @@ class CellRows:
 
     def _split(self, lines: Sequence[bytes], *, first_line: int) -> pa.RecordBatch:
         """Split lines one by one."""
-        rows, faults = [], {}
+        rows: list[list[str | None]] = []
+        faults: dict[int, Fault] = {}
         for row, line in enumerate(lines):
-            cells: list[bytes | None] = [*self._cells_of(line)]
-            if reason := self._find_fault(line, cells=len(cells)):
+            cells = self._cells_of(line)
+            reason = self._find_fault(line, cells)
+            if reason:
                 faults[row] = Fault(first_line + row, reason, line)
-                cells = [None] * (max(self._numbers) + 1)
-            rows.append([cells[number] for number in self._numbers])
-        columns = [
-            pa.array(column, pa.binary()).view(pa.string()) for column in zip(*rows, strict=True)
-        ]
+            if reason in ("", *self._kept):
+                rows.append([cells[number].decode(errors="replace") for number in self._numbers])
+            else:
+                rows.append([None] * len(self._numbers))
+        columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
         return with_faults(pa.RecordBatch.from_arrays(columns, schema=self.schema), faults)
 
-    def _find_fault(self, line: bytes, *, cells: int) -> str:
-        """Return why a line is bad; "" if it is good."""
+    def _find_fault(self, line: bytes, cells: Sequence[bytes]) -> str:
+        """Return why a line is bad; "" if it is good. Only the requested cells must be UTF-8."""
         if len(line) > MAX_LINE_BYTES:
             return TOO_LONG
-        if cells <= max(self._numbers):
-            return f"{counted(cells, 'cell')} instead of at least {max(self._numbers) + 1}"
+        if len(cells) <= max(self._numbers):
+            return f"{counted(len(cells), 'cell')} instead of at least {max(self._numbers) + 1}"
         try:
-            line.decode()
+            b"\n".join(cells[number] for number in self._numbers).decode()
         except UnicodeDecodeError:
             return NOT_UTF8
         return ""
 
 
 class TextRows(CellRows):
-    """The lines of a text file, as batches with a single column of strings."""
+    """The lines of a text file, as batches with a single column of strings; null for bad lines."""
+
+    _kept = ()
 
     def __init__(self, stream: Any, request: ReadRequest) -> None:
         super().__init__(stream, dataclasses.replace(request, columns=[0]))
@@ -143,7 +148,8 @@ class TextRows(CellRows):
 class AlignedRows:
     """The lines of several text files, as batches with a column of strings per file.
 
-    If the line of one file is bad, the row is bad.
+    If the line of one file is bad, the row is bad, and contains the beginning of this line with
+    U+FFFD instead of invalid bytes.
 
     Args:
       sides: The batches of the `TextRows` of each file.
@@ -182,15 +188,12 @@ class AlignedRows:
     def _join(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         split = [split_faults(batch) for batch in batches]
         columns = [batch.column(0) for batch, _ in split]
-        faults = {}
-        for row in sorted({row for _, found in split for row in found}):
-            first = next(found[row] for _, found in split if row in found)
-            texts = [
-                found[row].content if row in found else column[row].as_py().encode()
-                for column, (_, found) in zip(columns, split, strict=True)
-            ]
-            faults[row] = first._replace(content=b"\t".join(texts))
-        if faults:
-            is_bad = pa.array([row in faults for row in range(len(columns[0]))])
-            columns = [pc.if_else(is_bad, None, column) for column in columns]
+        faults: dict[int, Fault] = {}
+        for side, (_, found) in enumerate(split):
+            if found:
+                texts = columns[side].to_pylist()
+                for row, fault in found.items():
+                    texts[row] = fault.content.decode(errors="replace")
+                columns[side] = pa.array(texts, pa.string())
+                faults = found | faults
         return with_faults(pa.RecordBatch.from_arrays(columns, schema=self.schema), faults)

@@ -70,8 +70,8 @@ def test_invalid_utf8_is_a_fault_of_its_line_only(tmp_path):
     source = text_pair(tmp_path, b"a\nb\xff\nc\n", b"x\ny\nz\xe4\n")
     assert read(source, tmp_path) == [
         ("a", "x", None),
-        ("b\ufffd\ty", "", "invalid_utf8"),
-        ("c\tz\ufffd", "", "invalid_utf8"),
+        ("b\ufffd", "y", "invalid_utf8"),
+        ("c", "z\ufffd", "invalid_utf8"),
     ]
 
 
@@ -212,7 +212,7 @@ def test_tsv(tmp_path, suffix):
         ("a", "x", None),
         ("no tab", "", "malformed"),
         ("b", "y", None),
-        ("c\tz\ufffd\tV", "", "invalid_utf8"),
+        ("c", "z\ufffd", "invalid_utf8"),
         ("", "", "malformed"),
     ]
 

@@ -26,6 +26,10 @@ def is_utf8(text):
     return text.decode(errors="replace").encode() == text
 
 
+def replaced(*texts):
+    return tuple(text.decode(errors="replace") for text in texts)
+
+
 def open_stream(content):
     return io.BufferedReader(io.BytesIO(content))
 
@@ -38,7 +42,9 @@ def read(rows, *, block_bytes):
         for batch in rows:
             kept, faults = split_faults(batch)
             cells = [tuple(row.values()) for row in kept.to_pylist()]
-            found += [faults.get(row, cell) for row, cell in enumerate(cells)]
+            found += [
+                (cell, faults[row]) if row in faults else cell for row, cell in enumerate(cells)
+            ]
     return found
 
 
@@ -46,7 +52,7 @@ def read(rows, *, block_bytes):
 def test_texts_are_whole_lines(content, block_bytes):
     rows = read(TextRows(open_stream(content), ReadRequest(path="a.txt")), block_bytes=block_bytes)
     assert rows == [
-        (line.decode(),) if is_utf8(line) else (number, "invalid UTF-8", line)
+        (line.decode(),) if is_utf8(line) else ((None,), (number, "invalid UTF-8", line))
         for number, line in enumerate(split_lines(content), 1)
     ]
 
@@ -59,11 +65,12 @@ def test_cells_are_the_parts_of_lines(content, block_bytes):
         cells = line.split(b"\t")
         if len(cells) < 3:
             some = "1 cell" if len(cells) == 1 else "2 cells"
-            expected.append((number, f"{some} instead of at least 3", line))
-        elif is_utf8(line):
-            expected.append((cells[2].decode(), cells[0].decode()))
-        else:
-            expected.append((number, "invalid UTF-8", line))
+            fault = number, f"{some} instead of at least 3", line
+            expected.append(((None, None), fault))
+            continue
+        pair = replaced(cells[2], cells[0])
+        is_good = is_utf8(cells[2]) and is_utf8(cells[0])
+        expected.append(pair if is_good else (pair, (number, "invalid UTF-8", line)))
     assert read(rows, block_bytes=block_bytes) == expected
 
 
@@ -77,9 +84,9 @@ def test_lines_of_two_files_belong_together(sides, block_bytes):
         with pytest.raises(UserError, match=counts):
             read(rows, block_bytes=block_bytes)
         return
-    assert read(rows, block_bytes=block_bytes) == [
-        tuple(text.decode() for text in pair)
-        if all(map(is_utf8, pair))
-        else (number, "invalid UTF-8", b"\t".join(pair))
-        for number, pair in enumerate(zip(*split, strict=True), 1)
-    ]
+    expected = []
+    for number, pair in enumerate(zip(*split, strict=True), 1):
+        bad = next((text for text in pair if not is_utf8(text)), None)
+        texts = replaced(*pair)
+        expected.append(texts if bad is None else (texts, (number, "invalid UTF-8", bad)))
+    assert read(rows, block_bytes=block_bytes) == expected
