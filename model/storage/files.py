@@ -7,9 +7,11 @@ only when its upload ends.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import io
+import itertools
 import os
 import re
 import shutil
@@ -140,8 +142,8 @@ def read_range(path: str, begin: int, end: int) -> bytes:
 def read_ranges(ranges: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
     """Yield the bytes of ranges of files, in order; see `read_range`.
 
-    Unless all files are local, up to `AT_ONCE` ranges are requested simultaneously, and ranges that
-    arrive early wait in memory.
+    Unless all files are local, up to `AT_ONCE` ranges are requested simultaneously. Ranges that
+    arrive early wait in memory, and no further range is requested until the caller takes them.
 
     Args:
       ranges: Triples of a path, the first byte, and the byte after the last one.
@@ -151,7 +153,11 @@ def read_ranges(ranges: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
             yield read_range(path, begin, end)
         return
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from pool.map(read_range, *zip(*ranges, strict=True))
+        requests = (pool.submit(read_range, *each) for each in ranges)
+        waiting = collections.deque(itertools.islice(requests, AT_ONCE))
+        while waiting:
+            yield waiting.popleft().result()
+            waiting.extend(itertools.islice(requests, 1))
 
 
 def delete(paths: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from corpora import open_named
 from memory_store import MemoryStore
 
 from tt.model.errors import UserError
+from tt.model.storage import files
 from tt.model.storage.files import (
     delete_folder,
     open_binary,
@@ -141,6 +143,18 @@ def test_read_range_returns_exactly_these_bytes(tmp_path, place):
         read_range(path, 2000, 2600)
     with pytest.raises(FileNotFoundError):
         read_range(path + "x", 0, 1)
+
+
+def test_few_ranges_are_requested_before_the_caller_takes_them(monkeypatch):
+    requested = []
+    monkeypatch.setattr(files, "read_range", lambda *each: requested.append(each) or bytes(1))
+    blocks = read_ranges([("mem://ranges/file", first, first + 1) for first in range(500)])
+    for taken in range(1, 20):
+        next(blocks)
+        time.sleep(0.005)  # the threads work on
+        assert len(requested) < files.AT_ONCE + taken
+    assert len([*blocks]) == 500 - 19
+    assert sorted(requested) == [("mem://ranges/file", i, i + 1) for i in range(500)]
 
 
 def test_an_upload_copies_buffers_that_the_caller_reuses(tmp_path):
