@@ -27,7 +27,7 @@ class _JsonLines(io.RawIOBase):
     def __init__(self, stream: Any, *, path: str) -> None:
         self._stream = stream
         self._path = path
-        self._text = self._read_text()
+        self._text = self._read_text(is_head=True)
         self._is_array = self._text.lstrip().startswith("[")
         self._text = self._text.lstrip().removeprefix("[") if self._is_array else self._text
         self._count = 0  # the number of items
@@ -49,12 +49,14 @@ class _JsonLines(io.RawIOBase):
         self._lines = self._lines[size:]
         return size
 
-    def _read_text(self) -> str:
-        block = self._stream.read(_BLOCK_BYTES)
+    def _read_text(self, *, is_head: bool = False) -> str:
+        block: bytes = self._stream.read(_BLOCK_BYTES)
         # A character may end in the next block.
         while block and block[-1] >= 0x80 and (more := self._stream.read(1)):
             block += more
-        return without_bom(block, path=self._path).decode(errors="surrogateescape")
+        if is_head:  # U+FEFF is a character in all later blocks
+            block = without_bom(block, path=self._path)
+        return block.decode(errors="surrogateescape")
 
     def _take_items(self) -> str:
         """Return the next items of an array as lines, and remove them from the text."""

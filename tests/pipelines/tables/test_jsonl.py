@@ -245,3 +245,14 @@ def test_a_line_beyond_the_limit_is_bad_and_is_not_in_memory(tmp_path, monkeypat
         tracemalloc.stop()
     assert found == ([(1, 2, "longer than 64 MB")], 3)
     assert peak < 128 << 20
+
+
+@pytest.mark.parametrize("is_array", [True, False])
+def test_a_byte_order_mark_inside_a_text_stays_wherever_a_block_begins(tmp_path, is_array):
+    """The file is longer than the first block, and the second block begins with the mark."""
+    begin = '[{"x": "' if is_array else '{"x": "'
+    text = "a" * ((4 << 20) - len(begin)) + "\ufeffb"
+    path = tmp_path / "a.json"
+    path.write_text(begin + text + ('"}]' if is_array else '"}'), encoding="utf-8")
+    with OpenTable(str(path)) as table:
+        assert [row for batch in table.batches() for row in batch.to_pylist()] == [{"x": text}]
