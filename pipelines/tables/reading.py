@@ -1,8 +1,8 @@
-"""Inspect table files of any format, and open files of all formats except Parquet.
+"""Inspect and open table files of any format.
 
 The ending of the file name determines the format. The footer of a Parquet file allows random access
-to its rows. Files of the other formats can only be read from the start: a job reads them once to
-check them and to count their rows, and once more to translate them.
+to its rows. Files of the other formats are read from their start, or by the ranges that counting
+the lines of an uncompressed text file has found.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ from tt.pipelines.tables.text_files import (
 
 HEAD_BYTES = 512 << 10  # the size of the beginning of a file that is read to find its columns
 _HEAD_BUFFER_BYTES = 4096
-_PART_BYTES = 16 << 20  # the maximum bytes of a request for a part of a file
 _MOST_HEAD = 8 << 20  # the maximum size of a decompressed head
 _FIRST_ROWS = 1024  # the maximum number of rows in the head of a file that is read completely
 
