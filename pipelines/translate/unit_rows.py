@@ -115,7 +115,6 @@ def _with_rows_path(unit: TableUnit, options: UnitOptions) -> TableUnit:
 
 def _copy_rows(units: list[TableUnit], *, file: InputFile, options: UnitOptions) -> None:
     written = 0
-    found = file.size, file.footer_checksum
     try:
         with (
             unchanged_file(file),
@@ -130,8 +129,7 @@ def _copy_rows(units: list[TableUnit], *, file: InputFile, options: UnitOptions)
                     written += _write_rows(tables, unit=unit, options=options)
                 else:
                     written += sum(batch.num_rows for batch in run)
-            if file.footer_checksum:  # "" if only the head of the file has been read
-                found = opened.finish()
+            found = opened.finish()
     except BadFileError as error:
         fixed = with_fix(error, has_others=options.has_others)
         raise (changed_error(file.path) if file.changed is None else fixed) from error
