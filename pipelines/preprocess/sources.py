@@ -298,9 +298,8 @@ class FileSource(Source):
     def find_ranges(self, *, max_pairs: int, max_bytes: int) -> list[list[LineRange]]:
         """Return ranges of the files of a large source; see `Source.find_ranges`."""
         sizes = [file["bytes"] for file in self.file_identities()]
-        return find_aligned_ranges(
-            dict(zip(self.paths(), sizes, strict=True)), most_rows=max_pairs, most_bytes=max_bytes
-        )
+        files = list(zip(self.paths(), sizes, strict=True))
+        return find_aligned_ranges(files, most_rows=max_pairs, most_bytes=max_bytes)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import codecs
 import dataclasses
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -172,21 +172,21 @@ def _cut(blocks: Iterable[np.ndarray], count: Callable[..., int]) -> list[LineRa
 
 
 def find_aligned_ranges(
-    sizes: Mapping[str, int], *, most_rows: int, most_bytes: int
+    files: Sequence[tuple[str, int]], *, most_rows: int, most_bytes: int
 ) -> list[list[LineRange]]:
     """Return the ranges of each of several files whose lines belong together.
 
     The result is [] if the first file has at most `most_bytes` bytes, or a file has a huge line.
 
     Args:
-      sizes: The sizes of the files in bytes, by their paths.
+      files: The path of each file, which may occur twice, and its size in bytes.
       most_rows: The maximum number of lines in a range.
       most_bytes: The maximum number of bytes in a range of the first file.
 
     Raises:
       UserError: The files have different numbers of lines.
     """
-    (path, size), *others = sizes.items()
+    (path, size), *others = files
     first: list[LineRange] = []
     if size > most_bytes:
         first = find_ranges(path, size=size, most_rows=most_rows, most_bytes=most_bytes)
@@ -198,7 +198,7 @@ def find_aligned_ranges(
         return []
     counts = [sum(each.rows for each in ranges) for ranges in found]
     if len(set(counts)) > 1:
-        raise unequal_lines_error(list(sizes), counts)
+        raise unequal_lines_error([path for path, _ in files], counts)
     return [list(ranges) for ranges in zip(*found, strict=True)]
 
 

@@ -118,3 +118,14 @@ def test_files_with_different_numbers_of_lines_are_refused_before_they_are_cut(
     with pytest.raises(UserError, match=rf"a\.en has {count} lines, but .*a\.de has {count + 1}\."):
         make(corpus, tmp_path / "out")
     assert not list((tmp_path / "out").glob("_work/*/chunk-*"))
+
+
+def test_a_file_can_be_both_sides_of_a_pair(tmp_path):
+    path = tmp_path / "a.en"
+    path.write_text("".join(f"line {number}\n" for number in range(50)))
+    source = TextPair(str(path), str(path))
+    found = source.find_ranges(max_pairs=10, max_bytes=100)
+    tables = (table for each in found for table in source.read_ranges(each))
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert len(found) == 5
+    assert rows == [row for table in source.read_all() for row in table.to_pylist()]

@@ -139,14 +139,14 @@ def test_a_huge_line_is_read_by_one_worker(tmp_path, monkeypatch):
     monkeypatch.setattr(ranges, "_BLOCK_BYTES", 6)
     for name, other in (("a", "1\n2\n"), ("b", "1\n" + "2" * 11 + "\n")):
         (tmp_path / name).write_text(other)
-    sizes = {str(tmp_path / name): (tmp_path / name).stat().st_size for name in "ab"}
+    files = [(str(tmp_path / name), (tmp_path / name).stat().st_size) for name in "ab"]
     cut = {"most_rows": 1, "most_bytes": 1}
-    assert ranges.find_aligned_ranges(sizes, **cut) == []
-    assert ranges.find_aligned_ranges(dict(reversed(sizes.items())), **cut) == []
+    assert ranges.find_aligned_ranges(files, **cut) == []
+    assert ranges.find_aligned_ranges(files[::-1], **cut) == []
     (tmp_path / "b").write_text("1\n2\n3\n")
-    sizes[str(tmp_path / "b")] = 6
+    files[1] = (str(tmp_path / "b"), 6)
     with pytest.raises(UserError, match="has 2 lines, but"):
-        ranges.find_aligned_ranges(sizes, **cut)
+        ranges.find_aligned_ranges(files, **cut)
 
 
 def test_only_encodings_that_keep_ascii_can_be_cut():
