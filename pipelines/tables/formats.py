@@ -101,7 +101,7 @@ class ReadOptions:
             require_one_of("`input_format`", self.input_format, INPUT_FORMATS)
         if self.delimiter == r"\t":
             object.__setattr__(self, "delimiter", "\t")
-        is_one = self.delimiter is None or re.fullmatch(r"[^\"\r\n\x80-\U0010ffff]", self.delimiter)
+        is_one = self.delimiter is None or re.fullmatch(r"(?![\"\r\n])[\x01-\x7f]", self.delimiter)
         require(bool(is_one), "`delimiter` must be one ASCII character", self.delimiter)
         object.__setattr__(self, "encoding", find_encoding(self.encoding))
 

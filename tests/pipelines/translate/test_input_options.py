@@ -94,6 +94,7 @@ def test_a_refusal_names_the_option_that_helps(tmp_path, name, content, fix):
     [
         ({"delimiter": "ab"}, "`delimiter` must be one ASCII character. Received: ab"),
         ({"delimiter": '"'}, "`delimiter` must be one ASCII character"),
+        ({"delimiter": "\0"}, "`delimiter` must be one ASCII character"),
         ({"encoding": "klingon"}, "`encoding` must be one that Python knows"),
         ({"input_format": "xml"}, "`input_format` must be one of parquet, jsonl, csv"),
     ],
