@@ -1,11 +1,12 @@
 r"""Read files whose rows are lines: plain texts, line-aligned texts, and cells by number.
 
-Lines end only at \n or \r\n, as in corpora. A line is bad if it is not UTF-8 or exceeds
-`MAX_LINE_BYTES`; see `faults.py`.
+Lines end only at \n or \r\n, as in corpora. A line is bad if the cells to read are not UTF-8 or the
+line exceeds `MAX_LINE_BYTES`; see `faults.py`.
 """
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -76,6 +77,9 @@ class CellRows:
         """Parse a block with Arrow; return None if a line is bad or has another number of cells."""
         cells = block[: block.find(b"\n")].count(self._delimiter) + 1
         if max(self._numbers) >= cells or b"\r" in block or len(block) > MAX_LINE_BYTES:
+            return None
+        # Arrow removes a byte order mark, and gives an empty line as many cells as the others.
+        if block.startswith(codecs.BOM_UTF8) or (cells > 1 and b"\n\n" in block):
             return None
         names = [str(number) for number in range(cells)]
         wanted = [names[number] for number in self._numbers]

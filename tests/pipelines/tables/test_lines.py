@@ -13,6 +13,7 @@ from tt.pipelines.tables.interface import ReadRequest
 from tt.pipelines.tables.lines import AlignedRows, CellRows, TextRows
 
 PARTS = [b"a", b"\t", b"\n", b"\r", b"\r\n", b"\x01", "ä".encode(), b"\xff", b'"', b",", b" "]
+BOM = "\ufeff".encode()
 contents = st.lists(st.sampled_from(PARTS), max_size=30).map(b"".join)
 
 
@@ -72,6 +73,21 @@ def test_cells_are_the_parts_of_lines(content, block_bytes):
         is_good = is_utf8(cells[2]) and is_utf8(cells[0])
         expected.append(pair if is_good else (pair, (number, "invalid UTF-8", line)))
     assert read(rows, block_bytes=block_bytes) == expected
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1000])
+@pytest.mark.parametrize(
+    ("content", "second"),
+    [
+        (b"a\tb\tx\n\nc\td\tx\n", (2, "1 cell instead of at least 2", b"")),
+        (b"a\tb\tx\n" + BOM + b"c\td\n", ("\ufeffc", "d")),
+        (b"a\tb\tx\n1\t2\t\xff\nx\n", ("1", "2")),
+        (b"a\tb\tx\n1\t2\t\xff\n1\t2\t\n", ("1", "2")),
+    ],
+)
+def test_a_row_does_not_depend_on_the_other_lines_of_its_block(content, second, block_bytes):
+    rows = CellRows(open_stream(content), ReadRequest(path="a.tsv", columns=[0, 1]))
+    assert read(rows, block_bytes=block_bytes)[:2] == [("a", "b"), second]
 
 
 @given(sides=st.tuples(contents, contents), block_bytes=st.integers(1, 40))
