@@ -7,6 +7,7 @@ Lines end with a line feed, a carriage return or both. The first line contains t
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import io
@@ -168,6 +169,8 @@ class DelimitedRows:
 
     def _parse(self, block: bytes) -> pa.Table | None:
         """Parse a block; return None if it is invalid or ends inside a row."""
+        if block.startswith(codecs.BOM_UTF8):  # Arrow would remove it
+            return None
         # Arrow must own the memory, because its threads may outlive the call.
         content = pa.BufferOutputStream()
         content.write(block)

@@ -212,3 +212,13 @@ def test_a_row_beyond_the_limit_is_bad_and_is_not_in_memory(tmp_path, monkeypatc
         tracemalloc.stop()
     assert found == ([(1, 3, "longer than 64 MB")], 3 if line_end else 2)
     assert peak < 128 << 20
+
+
+@pytest.mark.parametrize("block_bytes", [8, 1000])
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_byte_order_mark_inside_a_file_remains(tmp_path, monkeypatch, block_bytes, ending):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
+    mark = "," if ending == "csv" else "\t"
+    content = f"a{mark}b\n1{mark}2\n\ufeffc{mark}d\n".encode()
+    _, rows = rows_of(tmp_path / f"a.{ending}", content)
+    assert rows == [("1", "2"), ("\ufeffc", "d")]
