@@ -45,7 +45,9 @@ class JsonTexts:
             if line == 1:
                 block = without_bom(block, path=self._path)
             lines = block.removesuffix(b"\n").split(b"\n")
-            batch = None if is_suspect(block, lines) else self._parse(block, rows=len(lines))
+            # Arrow skips an empty line, which could hide that another line has two objects.
+            is_usual = all(map(bytes.strip, lines)) and not is_suspect(block, lines)
+            batch = self._parse(block, rows=len(lines)) if is_usual else None
             yield self._read(lines, first_line=line) if batch is None else batch
             line += len(lines)
 

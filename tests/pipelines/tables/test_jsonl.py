@@ -256,3 +256,18 @@ def test_a_byte_order_mark_inside_a_text_stays_wherever_a_block_begins(tmp_path,
     path.write_text(begin + text + ('"}]' if is_array else '"}'), encoding="utf-8")
     with OpenTable(str(path)) as table:
         assert [row for batch in table.batches() for row in batch.to_pylist()] == [{"x": text}]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1000])
+def test_an_empty_line_does_not_hide_that_a_line_has_two_objects(
+    tmp_path, monkeypatch, block_bytes
+):
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"s":"a","t":"b"}{"s":"c","t":"d"}\n\n{"s":"e","t":"f"}\n')
+    with reading.OpenTable(str(path), columns=["s", "t"]) as table:
+        split = [split_faults(batch) for batch in table.batches()]
+    texts = [row["s"] for batch, _ in split for row in batch.to_pylist()]
+    faults = [fault.reason for _, found in split for fault in found.values()]
+    assert texts == [None, None, "e"]
+    assert faults == ["invalid JSON (Extra data)", "invalid JSON (Expecting value)"]
