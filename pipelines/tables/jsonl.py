@@ -122,7 +122,9 @@ class JsonlRows:
         if table.num_rows != len(lines):
             raise pa.ArrowInvalid(f"{len(lines)} lines have {table.num_rows} JSON objects")
         if not self._is_known:
-            own = _merge(own, table.schema)
+            # A list of nulls in the schema fits lists of any type, but a list of strings does not.
+            known = [field for field in self._schema if field.name not in self._mixed]
+            own = _merge(pa.schema(known), table.schema)
             self._add_fields(own)
             own = _map_schema(own, _string_of_nulls)
             # Arrow builds invalid lists while it infers the types of nulls, so parse again.

@@ -271,3 +271,14 @@ def test_an_empty_line_does_not_hide_that_a_line_has_two_objects(
     faults = [fault.reason for _, found in split for fault in found.values()]
     assert texts == [None, None, "e"]
     assert faults == ["invalid JSON (Extra data)", "invalid JSON (Expecting value)"]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1000])
+@pytest.mark.parametrize("before", [1, 2])
+def test_empty_lists_fit_lists_of_any_type(tmp_path, monkeypatch, block_bytes, before):
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", block_bytes)
+    lists = [*[[]] * before, [1], []]
+    content = "\n".join(json.dumps({"a": each}) for each in lists).encode()
+    found = table_of(tmp_path / "t.jsonl", content)
+    assert found.schema.field("a").type == pa.list_(pa.int64())
+    assert found.column("a").to_pylist() == lists
