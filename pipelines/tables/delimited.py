@@ -212,7 +212,9 @@ class DelimitedRows:
         if not self._has_quotes or b'"' not in block:
             return False
         data = np.frombuffer(block, np.uint8)
-        lines = _count(data, self._newline) + (not block.endswith((b"\n", b"\r")))
+        lines = _count(data, b"\n") + (not block.endswith((b"\n", b"\r")))
+        if b"\r" in block:  # a return ends a line too
+            lines += _count(data, b"\r") - block.count(b"\r\n")
         if lines <= table.num_rows:
             return False
         marks = np.flatnonzero(data == ord('"'))

@@ -222,3 +222,14 @@ def test_a_byte_order_mark_inside_a_file_remains(tmp_path, monkeypatch, block_by
     content = f"a{mark}b\n1{mark}2\n\ufeffc{mark}d\n".encode()
     _, rows = rows_of(tmp_path / f"a.{ending}", content)
     assert rows == [("1", "2"), ("\ufeffc", "d")]
+
+
+@pytest.mark.parametrize("block_bytes", [8, 1000])
+def test_a_row_that_ends_at_a_return_does_not_hide_an_open_mark(
+    tmp_path, monkeypatch, block_bytes
+):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a,b\n1,2\r"\n"3,4\n5,6\n')
+    [fault, *others], _ = read_faults(path)
+    assert fault[-1] == "a quotation mark is not closed", others
