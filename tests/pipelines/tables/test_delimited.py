@@ -225,9 +225,7 @@ def test_a_byte_order_mark_inside_a_file_remains(tmp_path, monkeypatch, block_by
 
 
 @pytest.mark.parametrize("block_bytes", [8, 1000])
-def test_a_row_that_ends_at_a_return_does_not_hide_an_open_mark(
-    tmp_path, monkeypatch, block_bytes
-):
+def test_a_row_that_ends_at_a_return_does_not_hide_an_open_mark(tmp_path, monkeypatch, block_bytes):
     monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
     path = tmp_path / "a.csv"
     path.write_bytes(b'a,b\n1,2\r"\n"3,4\n5,6\n')
