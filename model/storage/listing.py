@@ -304,7 +304,10 @@ def list_names(folder: str) -> list[str]:
     if is_local(folder):
         here = Path(folder)
         return sorted(path.name for path in here.iterdir()) if here.is_dir() else []
-    with open_store(folder) as (store, prefix):
-        found = store.list_with_delimiter(prefix or None)
+    try:
+        with open_store(folder) as (store, prefix):
+            found = store.list_with_delimiter(prefix or None)
+    except FileNotFoundError:  # no folder has such a name
+        return []
     names = [each["path"] for each in found["objects"]] + list(found["common_prefixes"])
     return sorted(name.rstrip("/").rpartition("/")[2] for name in names)

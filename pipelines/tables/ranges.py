@@ -205,8 +205,8 @@ def find_aligned_ranges(
 def unequal_lines_error(paths: Sequence[str], counts: Sequence[int]) -> UserError:
     """Return the error for two files with different numbers of lines."""
     return UserError(
-        f"{paths[0]} has {counts[0]} lines, but {paths[1]} has {counts[1]}. Check that both files "
-        "are complete and belong together"
+        f"{paths[0]} has {counts[0]:,} lines, but {paths[1]} has {counts[1]:,}. Check that both "
+        "files are complete and belong together"
     )
 
 

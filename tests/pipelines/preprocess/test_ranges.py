@@ -115,7 +115,8 @@ def test_files_with_different_numbers_of_lines_are_refused_before_they_are_cut(
     with (tmp_path / "a.de").open("a") as file:
         file.write("\nmore")
     count = len(PAIRS) + 2
-    with pytest.raises(UserError, match=rf"a\.en has {count} lines, but .*a\.de has {count + 1}\."):
+    counts = rf"a\.en has {count:,} lines, but .*a\.de has {count + 1:,}\."
+    with pytest.raises(UserError, match=counts):
         make(corpus, tmp_path / "out")
     assert not list((tmp_path / "out").glob("_work/*/chunk-*"))
 

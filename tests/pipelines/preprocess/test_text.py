@@ -107,8 +107,8 @@ def test_error_for_files_of_unequal_length_has_both_counts(tmp_path, counts):
     source = text_pair(tmp_path, b"a\n" * counts[0], b"x\n" * counts[1])
     with pytest.raises(UserError) as caught:
         cut(source, tmp_path, max_pairs=256 * 1024)
-    assert f"corpus.en has {counts[0]} lines" in str(caught.value)
-    assert f"corpus.de has {counts[1]}" in str(caught.value)
+    assert f"corpus.en has {counts[0]:,} lines" in str(caught.value)
+    assert f"corpus.de has {counts[1]:,}" in str(caught.value)
     assert not list((tmp_path / "work").glob("units-*"))
 
 
