@@ -79,7 +79,7 @@ def test_cells_are_the_parts_of_lines(content, block_bytes):
 @pytest.mark.parametrize(
     ("content", "second"),
     [
-        (b"a\tb\tx\n\nc\td\tx\n", (2, "1 cell instead of at least 2", b"")),
+        (b"a\tb\tx\n\nc\td\tx\n", ((None, None), (2, "1 cell instead of at least 2", b""))),
         (b"a\tb\tx\n" + BOM + b"c\td\n", ("\ufeffc", "d")),
         (b"a\tb\tx\n1\t2\t\xff\nx\n", ("1", "2")),
         (b"a\tb\tx\n1\t2\t\xff\n1\t2\t\n", ("1", "2")),
