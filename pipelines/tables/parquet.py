@@ -259,6 +259,11 @@ class ForwardReader(contextlib.AbstractContextManager["ForwardReader"]):
         """The schema of all columns of the file."""
         return self._file.schema_arrow
 
+    @property
+    def file_rows(self) -> int:
+        """The number of all rows of the file."""
+        return self._starts[-1]
+
     @functools.cached_property
     def _columns(self) -> list[str] | None:
         """The names of the columns to read; None for all columns."""
@@ -354,7 +359,7 @@ class ParquetRows:
     """The rows of a whole Parquet file, as batches.
 
     Args:
-      stream: Unused, because the reader needs random access.
+      reader: The reader of the file.
       request: What to read.
 
     Raises:
@@ -363,18 +368,16 @@ class ParquetRows:
 
     rules = None  # the rows are not lines
 
-    def __init__(self, stream: None, request: ReadRequest) -> None:
-        del stream
-        self._path = request.path
-        _, _, footer = open_footer(request.path)
-        self._count: int = footer.metadata.num_rows
-        self.schema = footer.schema_arrow
+    def __init__(self, reader: ForwardReader, request: ReadRequest) -> None:
+        del request  # the reader knows it
+        self._reader = reader
+        self.schema = reader.file_schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
-        with ForwardReader(path=self._path, end=self._count, is_bulk=True) as reader:
-            for piece in reader.pieces(first_row=0, rows=self._count, most_bytes=_BATCH_BYTES):
-                yield from piece.to_batches()
+        rows = self._reader.file_rows
+        for piece in self._reader.pieces(first_row=0, rows=rows, most_bytes=_BATCH_BYTES):
+            yield from piece.to_batches()
 
 
 def read_rows(*, first_row: int, rows: int, **options: Any) -> pa.Table:

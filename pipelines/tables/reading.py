@@ -12,6 +12,7 @@ import contextlib
 import functools
 import io
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,7 @@ from tt.pipelines.tables.jsonl import JsonlRows
 from tt.pipelines.tables.lines import AlignedRows, CellRows, TextRows
 from tt.pipelines.tables.parquet import (
     Contents,
+    ForwardReader,
     NotParquetError,
     ParquetRows,
     RowCursor,
@@ -250,8 +252,8 @@ def _read_json(stream: Any, request: ReadRequest) -> Rows:
     return _read_jsonl(open_json(stream, path=request.path), request)
 
 
-# The reader of each format. Readers of text receive the decompressed content as UTF-8, and readers
-# with random access receive nothing.
+# The reader of each format. Readers of text receive the decompressed content as UTF-8, the reader
+# of Arrow receives the open file, and the reader of Parquet receives a `ForwardReader`.
 READERS: dict[str, Callable[[Any, ReadRequest], Rows]] = {
     CSV: functools.partial(DelimitedRows, has_quotes=True),
     TSV: _read_tsv,
@@ -311,7 +313,9 @@ class OpenTable:
                     ) as beginning,
                 ):
                     head = beginning.stream.read()
-            if is_text or has_checksum:
+            if is_text and content is not None and is_head:
+                stream = io.BytesIO(_head_lines(content, path=path, encoding=encoding))
+            elif is_text or has_checksum:
                 self._file = stack.enter_context(
                     TextFile(
                         path,
@@ -325,8 +329,9 @@ class OpenTable:
             if name == ARROW:
                 handle = open_binary(path) if content is None else io.BytesIO(content)
                 stream = stack.enter_context(handle)
-            elif is_text and content is not None and is_head:
-                stream = io.BytesIO(_head_lines(content, path=path, encoding=encoding))
+            elif name == PARQUET:
+                whole = ForwardReader(path=path, end=sys.maxsize, is_bulk=True)
+                stream = stack.enter_context(whole)
             request = ReadRequest(
                 path=path,
                 options=options,
