@@ -12,7 +12,7 @@ import contextlib
 import csv
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,33 +169,16 @@ class DelimitedRows:
 
     def _parse(self, block: bytes) -> pa.Table | None:
         """Parse a block; return None if it is invalid or ends inside a row."""
-        if block.startswith(codecs.BOM_UTF8):  # Arrow would remove it
-            return None
-        # Arrow must own the memory, because its threads may outlive the call.
-        content = pa.BufferOutputStream()
-        content.write(block)
-        if block[-1:] not in (b"", b"\n", b"\r"):
-            content.write(self._newline)
-        content.write(self._delimiter.join(self._end).encode() + self._newline)
-        buffer = content.getvalue()
-        try:
-            table = pa_csv.read_csv(
-                pa.BufferReader(buffer),
-                read_options=pa_csv.ReadOptions(
-                    column_names=self._names, block_size=buffer.size + 1
-                ),
-                parse_options=pa_csv.ParseOptions(
-                    delimiter=self._delimiter,
-                    quote_char='"' if self._has_quotes else False,
-                    newlines_in_values=self._has_quotes,
-                    # With a single column, an empty line is an empty cell.
-                    ignore_empty_lines=len(self._names) > 1,
-                ),
-                convert_options=pa_csv.ConvertOptions(
-                    column_types=dict.fromkeys(self._names, pa.string())
-                ),
-            )
-        except pa.ArrowInvalid:
+        line_end = self._newline if block[-1:] not in (b"", b"\n", b"\r") else b""
+        table = parse_cells(
+            [block, line_end, self._delimiter.join(self._end).encode(), self._newline],
+            names=self._names,
+            delimiter=self._delimiter,
+            has_quotes=self._has_quotes,
+            # With a single column, an empty line is an empty cell.
+            ignore_empty_lines=len(self._names) > 1,
+        )
+        if table is None:
             return None
         last = [column[-1].as_py() for column in table.columns]
         return table.slice(0, table.num_rows - 1) if last == self._end else None
@@ -330,6 +313,55 @@ class DelimitedRows:
                 if len(names) > 1 and more and all(len(row) >= len(names) for row in more):
                     return other
         return ""
+
+
+def parse_cells(
+    parts: Iterable[bytes],
+    *,
+    names: Sequence[str],
+    delimiter: str,
+    has_quotes: bool,
+    ignore_empty_lines: bool,
+    columns: Sequence[str] = (),
+    use_threads: bool = True,
+) -> pa.Table | None:
+    """Parse whole rows with Arrow; return None if a row is bad, or begins with a byte order mark.
+
+    Args:
+      parts: The parts of the text.
+      names: The names of the columns of the text.
+      delimiter: The character between cells.
+      has_quotes: Whether cells may have quotation marks.
+      ignore_empty_lines: Whether an empty line is no row.
+      columns: The columns to return; by default, all columns.
+      use_threads: Whether to convert columns in parallel, which does not pay for few short ones.
+    """
+    # Arrow must own the memory, because its threads may outlive the call.
+    content = pa.BufferOutputStream()
+    for part in parts:
+        content.write(part)
+    buffer = content.getvalue()
+    if buffer[: len(codecs.BOM_UTF8)] == codecs.BOM_UTF8:  # Arrow would remove it
+        return None
+    try:
+        return pa_csv.read_csv(
+            pa.BufferReader(buffer),
+            read_options=pa_csv.ReadOptions(
+                column_names=names, block_size=buffer.size + 1, use_threads=use_threads
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=delimiter,
+                quote_char='"' if has_quotes else False,
+                newlines_in_values=has_quotes,
+                ignore_empty_lines=ignore_empty_lines,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(columns or names, pa.string()),
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
 
 
 def _split_quoted(lines: Sequence[str], *, delimiter: str, is_last: bool) -> _Rows:

@@ -6,15 +6,14 @@ line exceeds `MAX_LINE_BYTES`; see `faults.py`.
 
 from __future__ import annotations
 
-import codecs
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 
 from tt.model.errors import counted
+from tt.pipelines.tables.delimited import parse_cells
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, split_faults, with_faults
 from tt.pipelines.tables.interface import ReadRequest
 from tt.pipelines.tables.ranges import LINES, unequal_lines_error
@@ -78,27 +77,20 @@ class CellRows:
         cells = block[: block.find(b"\n")].count(self._delimiter) + 1
         if max(self._numbers) >= cells or b"\r" in block or len(block) > MAX_LINE_BYTES:
             return None
-        # Arrow removes a byte order mark, and gives an empty line as many cells as the others.
-        if block.startswith(codecs.BOM_UTF8) or (cells > 1 and b"\n\n" in block):
+        if cells > 1 and b"\n\n" in block:  # Arrow would give an empty line as many cells
             return None
         names = [str(number) for number in range(cells)]
         wanted = [names[number] for number in self._numbers]
-        content = pa.BufferOutputStream()  # Arrow's threads may outlive the call
-        content.write(block)
-        try:
-            table = pa_csv.read_csv(
-                pa.BufferReader(content.getvalue()),
-                read_options=pa_csv.ReadOptions(
-                    column_names=names, block_size=len(block) + 1, use_threads=False
-                ),
-                parse_options=pa_csv.ParseOptions(
-                    delimiter=self._delimiter.decode(), quote_char=False, ignore_empty_lines=False
-                ),
-                convert_options=pa_csv.ConvertOptions(
-                    include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string())
-                ),
-            )
-        except pa.ArrowInvalid:
+        table = parse_cells(
+            [block],
+            names=names,
+            delimiter=self._delimiter.decode(),
+            has_quotes=False,
+            ignore_empty_lines=False,
+            columns=wanted,
+            use_threads=False,
+        )
+        if table is None:
             return None
         columns = [table.column(name).combine_chunks() for name in wanted]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
