@@ -107,8 +107,9 @@ class _Lock:
         except FileNotFoundError:  # the other process has just ended
             return self._put()
         holder: dict[str, Any] = {}
-        with contextlib.suppress(ValueError):
-            holder = json.loads(content)
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # another program wrote it
+            values = json.loads(content)
+            holder = {name: values[name] for name in _this_process()}
         age = max(0.0, time.time() - found.meta["last_modified"].timestamp())
         name = f"process {holder['process']} on {holder['host']}, " if holder else ""
         self.holder = f"{name}last sign of life {age:.0f} s ago"

@@ -102,8 +102,9 @@ def test_a_process_that_lost_its_lock_says_so_and_keeps_the_lock_of_the_other(mo
     assert MemoryStore.read(PATH) == other
 
 
-def test_a_lock_that_nobody_can_read_is_taken_after_its_lease(monkeypatch):
-    MemoryStore.put(PATH, b"not JSON")
+@pytest.mark.parametrize("content", [b"not JSON", b"\xff", b"[1]", b"1", b'{"host": "a"}'])
+def test_a_lock_that_nobody_can_read_is_taken_after_its_lease(monkeypatch, content):
+    MemoryStore.put(PATH, content)
     with (
         pytest.raises(UserError, match=r"works in mem://bucket/out \(last sign of life 0 s"),
         lock(),
