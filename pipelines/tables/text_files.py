@@ -6,6 +6,7 @@ import codecs
 import gzip
 import hashlib
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -27,35 +28,44 @@ _WIDE_BOMS = (
 )  # fmt: skip
 
 
-class _Utf8Stream(io.RawIOBase):
-    """A stream of bytes in some encoding, read as UTF-8."""
+class ChunkStream(io.RawIOBase):
+    """A stream of the bytes of some chunks."""
 
-    def __init__(self, raw: Any, encoding: str, *, path: str) -> None:
-        self._raw = raw
-        self._path = path
-        self._encoding = encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)(MARK_INVALID)
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
         self._rest = memoryview(b"")
-        self._is_at_end = False
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._rest and not self._is_at_end:
-            block = self._raw.read(_BUFFER_BYTES)
-            self._is_at_end = not block
-            try:
-                text = self._decoder.decode(block, final=self._is_at_end)
-            # The error handler replaces invalid bytes, so this error concerns the whole file, for
-            # example a missing byte order mark.
-            except UnicodeError as error:
-                raise EncodingError(f"{self._path} is not {self._encoding} ({error})") from error
-            self._rest = memoryview(text.encode(UTF8, "surrogatepass"))
+        """Read bytes into a buffer; return their number."""
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
         count = min(len(buffer), len(self._rest))
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]
         return count
+
+
+def _as_utf8(raw: Any, encoding: str, *, path: str) -> Iterator[bytes]:
+    """Yield the bytes of a stream in some encoding as UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)(MARK_INVALID)
+    is_at_end = False
+    while not is_at_end:
+        block = raw.read(_BUFFER_BYTES)
+        is_at_end = not block
+        try:
+            text = decoder.decode(block, final=is_at_end)
+        # The error handler replaces invalid bytes, so this error concerns the whole file, for
+        # example a missing byte order mark.
+        except UnicodeError as error:
+            raise EncodingError(f"{path} is not {encoding} ({error})") from error
+        yield text.encode(UTF8, "surrogatepass")
 
 
 def decompress(
@@ -74,7 +84,7 @@ def decompress(
     elif ending:
         stream = pa.CompressedInputStream(raw, COMPRESSED[ending])
     if encoding != UTF8:
-        stream = _Utf8Stream(stream, encoding, path=path)
+        stream = ChunkStream(_as_utf8(stream, encoding, path=path))
     return stream if stream is raw else io.BufferedReader(stream, buffer_bytes)
 
 
