@@ -295,12 +295,6 @@ class FileSource(Source):
             for path in self.paths()
         )
 
-    def find_ranges(self, *, max_pairs: int, max_bytes: int) -> list[list[LineRange]]:
-        """Return ranges of the files of a large source; see `Source.find_ranges`."""
-        sizes = [file["bytes"] for file in self.file_identities()]
-        files = list(zip(self.paths(), sizes, strict=True))
-        return find_aligned_ranges(files, most_rows=max_pairs, most_bytes=max_bytes)
-
 
 @dataclasses.dataclass(frozen=True)
 class TextPair(FileSource):
@@ -329,6 +323,12 @@ class TextPair(FileSource):
         opened = open_aligned(self.paths(), encoding=self.encoding, parts=ranges)
         with with_remedy(), opened as batches:
             yield from _slices(batches, ("0", "1"))
+
+    def find_ranges(self, *, max_pairs: int, max_bytes: int) -> list[list[LineRange]]:
+        """Return ranges of the files of a large source; see `Source.find_ranges`."""
+        sizes = [file["bytes"] for file in self.file_identities()]
+        files = list(zip(self.paths(), sizes, strict=True))
+        return find_aligned_ranges(files, most_rows=max_pairs, most_bytes=max_bytes)
 
 
 @dataclasses.dataclass(frozen=True)

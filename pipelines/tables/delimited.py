@@ -25,7 +25,7 @@ from tt.model.errors import BadFileError, counted, first_line
 from tt.pipelines.tables.damage import EncodingError, SeparatorError
 from tt.pipelines.tables.faults import NOT_UTF8, Fault, with_faults
 from tt.pipelines.tables.interface import ReadRequest
-from tt.pipelines.tables.ranges import RowRules
+from tt.pipelines.tables.ranges import MOST_LINE_ENDS, RowRules
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG, without_bom
 
 _HEAD_BYTES = 64 << 10  # the maximum size of the line of column names
@@ -33,7 +33,6 @@ MOST_HEAD_BYTES = 2 * _HEAD_BYTES  # the beginning of a file that decides how it
 _SEPARATOR_ROWS = 10  # the number of rows to search for other separators
 BLOCK_BYTES = 8 << 20  # the size of the text that is parsed at once
 _SUSPECT_BYTES = 256 << 10  # the size of the text that is read row by row if a row is bad
-MOST_LINE_ENDS = 1000  # the maximum number of line ends inside a row
 # The first cell of a row that is appended to each block. If the row does not come back from the
 # parser, a quotation mark is open at the end of the block.
 _END = "x"

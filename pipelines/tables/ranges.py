@@ -21,7 +21,7 @@ from tt.pipelines.tables.formats import UTF8, compression_ending
 _BLOCK_BYTES = 16 << 20  # the bytes of a request
 # Larger rows may be bad, so that the next row begins at a place that only their reader knows.
 _MOST_ROW_BYTES = 16 << 20
-_MOST_ROW_LINES = 1000
+MOST_LINE_ENDS = 1000  # the maximum number of line ends inside a row of CSV
 _ASCII = bytes(range(128)).decode()
 # Each byte, and sequences that are a single character in ISO 2022 or in escaped Unicode.
 _EVERY = bytes(range(256)) + rb"\n\u0041" + b"\x1b$BAA"
@@ -261,7 +261,7 @@ def _find_row_ends(text: bytes, rules: RowRules) -> tuple[np.ndarray, np.ndarray
         is_outside = np.searchsorted(marks, ends) % 2 == 0
         ends, lines = ends[is_outside], lines[is_outside]
     is_large = np.diff(ends, prepend=0) > _MOST_ROW_BYTES
-    is_long = np.diff(lines, prepend=0) > _MOST_ROW_LINES
+    is_long = np.diff(lines, prepend=0) > MOST_LINE_ENDS
     is_usual = not (is_large.any() or is_long.any())
     if rules.has_names and len(ends):
         data = data[: ends[-1]]

@@ -96,7 +96,7 @@ def test_ranges_give_the_rows_faults_and_lines_of_the_file(folder, kind, data):
         patch.setattr(jsonl, "BLOCK_BYTES", draw(SIZES))
         if draw(st.booleans()):  # rows of CSV exceed the limits
             patch.setattr(delimited, "MOST_LINE_ENDS", 3)
-            patch.setattr(ranges, "_MOST_ROW_LINES", 3)
+            patch.setattr(ranges, "MOST_LINE_ENDS", 3)
             patch.setattr(delimited, "MAX_LINE_BYTES", 24)
             patch.setattr(ranges, "_MOST_ROW_BYTES", 12)
         keys = draw(st.sampled_from([(), ("x", "y")])) if ending == "jsonl" else ()
