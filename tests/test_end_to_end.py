@@ -54,7 +54,7 @@ def test_training_data_and_translation_have_the_same_ids(tmp_path, monkeypatch, 
     assert run("train", "--dataset", "data", *TINY, "--steps", "1", "--warmup-steps", "1",
                "--batch-tokens", "500") == 0  # fmt: skip
     translator = TensorFlowTranslator.load("run")
-    sources = translator.encode([source for source, _ in pairs])
+    sources = translator.vocabularies.source.encode([source for source, _ in pairs])
     targets = translator.vocabularies.target.encode([target for _, target in pairs])
     expected = {(tuple(s), tuple(t)) for s, t in zip(sources, targets, strict=True)}
     found = [

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from tt.model.text.vocabulary import PAD_ID
 
 _LOGGER = logging.getLogger(__name__)
 
+Row = TypeVar("Row", bound=Sized)
 Result = TypeVar("Result")
 MOST_PADDING = 0.1  # the greatest share of a batch's positions that may be padding
 _SMALL = 2048  # positions; cutting smaller batches because of padding would take longer
@@ -65,10 +66,10 @@ class TokenBudget:
 
 
 def translate_in_batches(
-    rows: list[list[int]],
+    rows: Sequence[Row],
     *,
     budget: TokenBudget,
-    translate_batch: Callable[[list[list[int]]], tuple[list[Result], Work]],
+    translate_batch: Callable[[list[Row]], tuple[list[Result], Work]],
     is_memory_error: Callable[[Exception], bool],
     most_padding: float = MOST_PADDING,
 ) -> tuple[list[Result], Work]:
@@ -80,7 +81,7 @@ def translate_in_batches(
     are batched again, and the first batch that fits logs a warning.
 
     Args:
-      rows: The ids of each source.
+      rows: The encoded sources; the length of a row is its number of positions.
       budget: The maximum number of positions per batch.
       translate_batch: Function that returns the result of each row in a batch, and the work done.
       is_memory_error: Function that returns whether an error of `translate_batch` is a lack of
@@ -140,7 +141,7 @@ def _rows_with_little_padding(lengths: list[int], *, most_padding: float) -> int
     return len(lengths)
 
 
-def count_work(rows: list[list[int]], *, target_tokens: int) -> Work:
+def count_work(rows: Sequence[Sized], *, target_tokens: int) -> Work:
     """Return the work for a batch of rows.
 
     >>> count_work([[2, 7, 3], [2, 3]], target_tokens=4).padded_tokens

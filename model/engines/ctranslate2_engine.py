@@ -12,7 +12,6 @@ these differences:
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import logging
@@ -30,11 +29,13 @@ from tt.model.engines.batching import (
     translate_in_batches,
 )
 from tt.model.engines.machine import calls_at_once, has_nvidia_gpu, preload_cublas
-from tt.model.engines.tokens import ExportTokens, ForeignTokens
+from tt.model.engines.tokens import EncodedSource, ExportTokens, ForeignTokens
 from tt.model.engines.translator import (
     AUTO,
     Engine,
     Hypothesis,
+    Input,
+    Languages,
     ScoredText,
     Translation,
     Work,
@@ -49,7 +50,6 @@ from tt.model.formats.foreign import (
     read_sizes,
     weights_folder,
 )
-from tt.model.text.vocabulary import UnknownParts
 from tt.model.transformer.search_options import GPU_BATCH_TOKENS, Decoding
 
 _LOGGER = logging.getLogger(__name__)
@@ -113,35 +113,31 @@ class CTranslate2Translator:
         has_one_length = decoding.beam_size == 1 and not self.gpus
         self._most_padding = 0.0 if has_one_length else MOST_PADDING
 
-    def between(self, *, source: str, target: str) -> CTranslate2Translator:
-        """Return a translator with the same model for two language codes.
+    def prepare(
+        self, texts: list[str], *, languages: Languages = ("", ""), most_tokens: int | None = None
+    ) -> list[Input]:
+        """Normalize and encode texts; see `Translator.prepare`.
 
         Raises:
           UserError: The model needs language tokens, and has none for these languages.
         """
-        other = copy.copy(self)
-        other.tokens = self.tokens.between(source=source, target=target)
-        return other
+        return self.tokens.prepare(texts, languages=languages, most_tokens=most_tokens)
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalize texts and encode them with BOS and EOS, like the training data."""
-        return self.tokens.encode(texts)
-
-    def count_unknown(self, text: str) -> UnknownParts:
-        """Count the unknown parts of a text."""
-        return self.tokens.count_unknown(text)
-
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate encoded texts, and return the translations in the same order.
+    def translate(self, inputs: list[Input]) -> tuple[list[Translation], Work]:
+        """Translate inputs, and return the translations in the same order.
 
         Raises:
-          ValueError: A source has more ids than the model has positions.
+          ValueError: A source has more tokens than the model has positions.
         """
-        room = self._positions - len(self.tokens.name([]))
-        if (longest := max(map(len, source_ids), default=0)) > room:
-            raise ValueError(f"a source has {longest:,} ids, but the model has {room:,} positions")
+        rows: list[EncodedSource] = [each.encoded for each in inputs]
+        for row in rows:
+            room = self._positions - (len(row.tokens) + 2 - row.size)
+            if row.size > room:
+                raise ValueError(
+                    f"a source has {row.size:,} ids, but the model has {room:,} positions"
+                )
         return translate_in_batches(
-            source_ids,
+            rows,
             budget=self._budget,
             translate_batch=self._translate_batch,
             is_memory_error=_is_memory_error,
@@ -152,16 +148,15 @@ class CTranslate2Translator:
         """Return whether a source, and not the machine, can have caused an error."""
         return isinstance(error, (ValueError, TypeError, NotFiniteError))
 
-    def _translate_batch(self, rows: list[list[int]]) -> tuple[list[Translation], Work]:
+    def _translate_batch(self, rows: list[EncodedSource]) -> tuple[list[Translation], Work]:
         limits = [self.decoding.length_limit(len(row)) for row in rows]
-        sources = [self.tokens.name(row) for row in rows]
-        found = self._search(sources, limit=max(limits))
+        found = self._search(rows, limit=max(limits))
         # CTranslate2 has one length limit per call, and each source has a separate limit. A beam
         # search that exceeds its source's limit must run again. A greedy search need not, because
         # its steps up to the limit are the same.
         if self.decoding.beam_size > 1:
-            self._search_again(sources, found, limits)
-        self._end(sources, found, limits)
+            self._search_again(rows, found, limits)
+        self._end(rows, found, limits)
         best = [self._rank(hypotheses) for hypotheses in found]
         texts = iter(self.tokens.decode([h.tokens for row in best for h in row]))
         translations = [
@@ -177,7 +172,7 @@ class CTranslate2Translator:
         return translations, count_work(rows, target_tokens=sum(len(row[0].tokens) for row in best))
 
     def _search_again(
-        self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]
+        self, sources: list[EncodedSource], found: list[list[_Found]], limits: list[int]
     ) -> None:
         """Repeat the search for sources with hypotheses beyond their limits, once per limit."""
         late = [
@@ -191,16 +186,17 @@ class CTranslate2Translator:
             for i, hypotheses in zip(places, again, strict=True):
                 found[i] = hypotheses
 
-    def _search(self, sources: list[list[str]], *, limit: int) -> list[list[_Found]]:
+    def _search(self, sources: list[EncodedSource], *, limit: int) -> list[list[_Found]]:
         """Return the final hypotheses of each source; some of them lack EOS."""
         decoding = self.decoding
         penalty = max(decoding.length_penalty, _LEAST_PENALTY)
         if limit == 1:  # there is room only for EOS
             return [[_Found([], 0.0)] for _ in sources]
-        prefix, counted = self.tokens.target_prefix, self.tokens.counted_prefix
+        counted = self.tokens.counted_prefix
+        prefixes = [[*source.target_prefix] for source in sources]
         results = self._translator.translate_batch(
-            sources,
-            target_prefix=[prefix] * len(sources) if prefix else None,
+            [source.tokens for source in sources],
+            target_prefix=prefixes if any(prefixes) else None,
             beam_size=decoding.beam_size,
             num_hypotheses=decoding.beam_size,
             length_penalty=penalty,
@@ -221,7 +217,9 @@ class CTranslate2Translator:
             for result in results
         ]
 
-    def _end(self, sources: list[list[str]], found: list[list[_Found]], limits: list[int]) -> None:
+    def _end(
+        self, sources: list[EncodedSource], found: list[list[_Found]], limits: list[int]
+    ) -> None:
         """End all hypotheses at their limits with EOS, and correct scores where necessary.
 
         An EOS that is appended at the limit counts in the score of a beam search, but not in the
@@ -251,11 +249,12 @@ class CTranslate2Translator:
             counted = len(tokens) - (is_greedy and len(tokens) == limits[i])
             found[i][j] = _Found(tokens, sum(log_probabilities[:counted]))
 
-    def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
-        """Score a given translation of each encoded source."""
+    def score(self, pairs: list[tuple[Input, str]]) -> list[ScoredText]:
+        """Score a given translation of each input."""
+        texts = [text for _, text in pairs]
         targets = self.tokens.encode_targets(texts)
         scores = self._score(
-            [self.tokens.name(row) for row in source_ids],
+            [source.encoded for source, _ in pairs],
             [_Found([*tokens, self.tokens.end], 0.0) for tokens in targets],
         )
         ends = {
@@ -267,14 +266,17 @@ class CTranslate2Translator:
             for text, tokens, row in zip(texts, targets, scores, strict=True)
         ]
 
-    def _score(self, sources: list[list[str]], hypotheses: list[_Found]) -> list[list[float]]:
+    def _score(self, sources: list[EncodedSource], hypotheses: list[_Found]) -> list[list[float]]:
         """Return the log-probabilities of each hypothesis's tokens, including EOS."""
         if not sources:
             return []
-        prefix, counted = self.tokens.target_prefix, self.tokens.counted_prefix
+        counted = self.tokens.counted_prefix
         scored = self._translator.score_batch(
-            sources,
-            [[*prefix, *hypothesis.tokens[:-1]] for hypothesis in hypotheses],
+            [source.tokens for source in sources],
+            [
+                [*source.target_prefix, *hypothesis.tokens[:-1]]
+                for source, hypothesis in zip(sources, hypotheses, strict=True)
+            ],
             max_batch_size=_FAST_SCORING,
             batch_type="tokens",
             max_input_length=0,

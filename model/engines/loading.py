@@ -17,7 +17,7 @@ from tt.model.engines.machine import (
     let_memory_grow,
     set_threads,
 )
-from tt.model.engines.translator import Engine, ScoredText, Translation, Translator, Work
+from tt.model.engines.translator import Engine, Input, ScoredText, Translation, Translator, Work
 from tt.model.errors import UserError, checked, require
 from tt.model.folders import OTHER_CACHE, atomic_folder, default_cache
 from tt.model.formats.foreign import POSITIONS, is_foreign, open_foreign, read_sizes
@@ -201,21 +201,21 @@ class TranslatorPool:
     def __init__(self, translators: Sequence[TensorFlowTranslator]) -> None:
         first = translators[0]
         self.gpus = len(translators)
-        self.decoding, self.encode = first.decoding, first.encode
-        self.count_unknown, self.is_input_error = first.count_unknown, first.is_input_error
+        self.decoding, self.prepare = first.decoding, first.prepare
+        self.is_input_error = first.is_input_error
         self._free: queue.SimpleQueue[TensorFlowTranslator] = queue.SimpleQueue()
         for translator in translators:
             self._free.put(translator)
 
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate ids on a free GPU; return the translations in their order."""
+    def translate(self, inputs: list[Input]) -> tuple[list[Translation], Work]:
+        """Translate inputs on a free GPU; return the translations in their order."""
         with self._borrow() as translator:
-            return translator.translate_ids(source_ids)
+            return translator.translate(inputs)
 
-    def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
-        """Score a given translation of each encoded source on a free GPU."""
+    def score(self, pairs: list[tuple[Input, str]]) -> list[ScoredText]:
+        """Score a given translation of each input on a free GPU."""
         with self._borrow() as translator:
-            return translator.score_texts(source_ids, texts)
+            return translator.score(pairs)
 
     @contextlib.contextmanager
     def _borrow(self) -> Iterator[TensorFlowTranslator]:

@@ -17,9 +17,11 @@ from tt.model.engines.batching import (
     pad,
     translate_in_batches,
 )
+from tt.model.engines.tokens import prepare_texts
 from tt.model.engines.translator import (
-    NOTHING,
     Hypothesis,
+    Input,
+    Languages,
     ScoredText,
     Translation,
     Work,
@@ -27,7 +29,7 @@ from tt.model.engines.translator import (
 )
 from tt.model.errors import NotFiniteError
 from tt.model.formats.weights import load_model, on_device
-from tt.model.text.vocabulary import PAD_ID, UnknownParts, VocabularyPair, is_empty
+from tt.model.text.vocabulary import PAD_ID, VocabularyPair
 from tt.model.transformer.decode import hidden_ids, search_batch
 from tt.model.transformer.loop import SearchResult
 from tt.model.transformer.search_options import BATCH_TOKENS, GPU_BATCH_TOKENS, Decoding
@@ -111,45 +113,38 @@ class TensorFlowTranslator:
         loaded = load_model(folder, compute_type=compute_type, device=device, is_checked=is_checked)
         return cls(loaded.model, loaded.vocabularies, decoding or Decoding(), device=device)
 
-    def translate(self, texts: list[str]) -> list[Translation]:
-        """Translate texts.
+    def prepare(
+        self, texts: list[str], *, languages: Languages = ("", ""), most_tokens: int | None = None
+    ) -> list[Input]:
+        """Normalize and encode texts like the training data; the model has only two languages.
 
-        A text that is empty after normalization is translated as "" with score 0.
+        The encodings of texts are ids with BOS and EOS; see `Translator.prepare`.
+        """
+        return prepare_texts(texts, vocabulary=self.vocabularies.source, most_tokens=most_tokens)
+
+    def translate(self, inputs: list[Input]) -> tuple[list[Translation], Work]:
+        """Translate inputs, and return the translations in the same order.
 
         >>> translator = TensorFlowTranslator.load("run/model")  # doctest: +SKIP
-        >>> translator.translate(["A dog runs."])[0].text  # doctest: +SKIP
+        >>> translations, _ = translator.translate(
+        ...     translator.prepare(["A dog runs."]))  # doctest: +SKIP
+        >>> translations[0].text  # doctest: +SKIP
         'Ein Hund läuft.'
         """
-        ids = self.encode(texts)
-        worded = [i for i, row in enumerate(ids) if not is_empty(row)]
-        translations = [NOTHING] * len(texts)
-        found, _ = self.translate_ids([ids[i] for i in worded])
-        for i, translation in zip(worded, found, strict=True):
-            translations[i] = translation
-        return translations
-
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalize texts and encode them with BOS and EOS, like the training data."""
-        return self.vocabularies.source.encode(texts)
-
-    def count_unknown(self, text: str) -> UnknownParts:
-        """Count the unknown parts of a text."""
-        return self.vocabularies.source.count_unknown(text)
-
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate encoded texts, and return the translations in the same order."""
         return translate_in_batches(
-            source_ids,
+            [each.encoded for each in inputs],
             budget=self._budget,
             translate_batch=self._translate_batch,
             is_memory_error=lambda error: isinstance(error, tf.errors.ResourceExhaustedError),
         )
 
-    def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
-        """Score a given translation of each encoded source."""
+    def score(self, pairs: list[tuple[Input, str]]) -> list[ScoredText]:
+        """Score a given translation of each input."""
         vocabulary = self.vocabularies.target
+        sources: list[list[int]] = [source.encoded for source, _ in pairs]
+        texts = [text for _, text in pairs]
         targets = vocabulary.encode(texts)
-        sizes = [max(len(s), len(t)) for s, t in zip(source_ids, targets, strict=True)]
+        sizes = [max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
         ends = {
             text: find_ends(
                 vocabulary.decode([ids[1 : k + 1] for k in range(1, len(ids) - 1)]), text
@@ -160,7 +155,7 @@ class TensorFlowTranslator:
         most = max(1, min(self._budget.tokens, _MOST_LOGITS // vocabulary.size))
         for batch in cut_batches(sizes, most=most):
             scores = self._score(
-                tf.constant(pad([source_ids[i] for i in batch])),
+                tf.constant(pad([sources[i] for i in batch])),
                 tf.constant(pad([targets[i] for i in batch])),
             ).numpy()
             for i, row in zip(batch, scores.tolist(), strict=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from tt.model.engines.translator import Input, Languages
 from tt.model.formats.foreign import (
     ForeignModel,
     load_settings,
@@ -13,18 +15,53 @@ from tt.model.formats.foreign import (
     piece_names,
     special_tokens,
 )
-from tt.model.text.tokenization import Tokenization, load_pieces
-from tt.model.text.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    UNK_ID,
-    UnknownParts,
-    count_letters,
-    load_vocabularies,
-)
+from tt.model.text.tokenization import load_pieces
+from tt.model.text.vocabulary import EOS_ID, UNK_ID, Vocabulary, load_vocabularies
 
-_FIRST_ID = EOS_ID + 1  # id of a foreign vocabulary's first token, after our special ids
 _WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EncodedSource:
+    """A source for CTranslate2; its length is the number of positions with BOS and EOS.
+
+    Attributes:
+      tokens: The tokens that CTranslate2 receives, with language tokens.
+      size: Number of tokens with BOS and EOS, but without language tokens.
+      target_prefix: Tokens at the start of each translation that are not part of its text.
+    """
+
+    tokens: list[str]
+    size: int
+    target_prefix: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def prepare_texts(
+    texts: list[str],
+    *,
+    vocabulary: Vocabulary,
+    most_tokens: int | None,
+    convert: Callable[[list[int]], Any] = list,
+) -> list[Input]:
+    """Encode texts with our own vocabulary; see `Translator.prepare`.
+
+    Args:
+      texts: The texts.
+      vocabulary: The vocabulary of sources.
+      most_tokens: The greatest number of ids to translate.
+      convert: Makes the engine's encoding from ids with BOS and EOS.
+    """
+    inputs = []
+    for text, ids in zip(texts, vocabulary.encode(texts), strict=True):
+        unknown = tuple(vocabulary.find_unknown(text)) if UNK_ID in ids else ()
+        size, rarity = len(ids), max(ids)
+        if most_tokens is not None and size > most_tokens:
+            ids = [*ids[: most_tokens - 1], EOS_ID]
+        inputs.append(Input(text, size - 2, unknown, rarity, convert(ids)))
+    return inputs
 
 
 class ExportTokens:
@@ -32,7 +69,6 @@ class ExportTokens:
 
     Attributes:
       end: The token that ends a translation.
-      target_prefix: Tokens at the start of each translation that are not part of its text.
       counted_prefix: Number of prefix tokens that CTranslate2 returns and scores: all, except the
         first one if the model has no start token.
       hidden: Tokens that a search must not choose.
@@ -50,21 +86,23 @@ class ExportTokens:
         # Results contain hidden tokens only if the vocabulary has too few other tokens.
         self.hidden = {*target[:EOS_ID], *target[self.vocabularies.target.piece_count :]}
         self.end = target[EOS_ID]
-        self.target_prefix: list[str] = []
         self.counted_prefix = 0
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalize texts and encode them with BOS and EOS, like the training data."""
-        return self.vocabularies.source.encode(texts)
+    def prepare(
+        self, texts: list[str], *, languages: Languages, most_tokens: int | None
+    ) -> list[Input]:
+        """Normalize and encode texts like the training data; the model has only two languages."""
+        return prepare_texts(
+            texts,
+            vocabulary=self.vocabularies.source,
+            most_tokens=most_tokens,
+            convert=self.convert,
+        )
 
-    def count_unknown(self, text: str) -> UnknownParts:
-        """Count the unknown parts of a text."""
-        return self.vocabularies.source.count_unknown(text)
-
-    def name(self, ids: Sequence[int]) -> list[str]:
-        """Return CTranslate2's input tokens for the ids of a source."""
+    def convert(self, ids: list[int]) -> EncodedSource:
+        """Return a source for CTranslate2, given its ids with BOS and EOS."""
         tokens = self._source
-        return [tokens[i] for i in ids[1:-1]]
+        return EncodedSource([tokens[i] for i in ids[1:-1]], len(ids))
 
     def decode(self, rows: list[list[str]]) -> list[str]:
         """Return the texts of translations, which may end with the token `end`."""
@@ -77,17 +115,11 @@ class ExportTokens:
         tokens = self._target
         return [[tokens[i] for i in ids[1:-1]] for ids in vocabulary.encode(texts)]
 
-    def between(self, *, source: str, target: str) -> ExportTokens:
-        """Return this object, because the model has only two languages."""
-        return self
-
 
 class ForeignTokens:
     """The tokens of a foreign model, with the same attributes as `ExportTokens`.
 
-    The special ids are PAD 0, UNK 1, BOS 2 and EOS 3. The tokens of the model's vocabulary follow
-    from id 4 on, in an order that differs from SentencePiece's. BOS and EOS represent the tokens
-    that the model needs before and after a source.
+    BOS and EOS represent the tokens that the model needs before and after a source.
 
     Raises:
       UserError: A file is missing, or belongs to another model.
@@ -100,46 +132,50 @@ class ForeignTokens:
         self._texts = load_pieces(model.folder / model.tokenization.source_model)
         self._translations = load_pieces(model.folder / model.tokenization.target_model)
         settings = load_settings(model.weights_folder)
-        unknown = settings["unk_token"]
+        self._unknown: str = settings["unk_token"]
         tokens = load_tokens(model.weights_folder, "source")
-        self._names = [unknown] * _FIRST_ID + tokens
-        self._ids = {t: i + _FIRST_ID for i, t in enumerate(tokens) if t != unknown}
+        self._ranks = {token: i for i, token in enumerate(tokens) if token != self._unknown}
         self.end: str = settings["eos_token"]
         self.hidden: set[str] = set()
-        self._has_start = settings["decoder_start_token"] is not None
+        has_start = settings["decoder_start_token"] is not None
+        self.counted_prefix = max(len(self._tokenization.target_prefix) - (not has_start), 0)
         # A search may choose these tokens, but texts do not contain them.
         pieces = self._translations
         controls = {name for i, name in enumerate(piece_names(pieces)) if pieces.is_control(i)}
         self._silent = special_tokens(model.weights_folder) | controls
-        self._set_prefixes(self._tokenization)
 
-    def _set_prefixes(self, tokenization: Tokenization) -> None:
-        self._before = list(tokenization.source_prefix)
-        self._after = list(tokenization.source_suffix)
-        self.target_prefix = list(tokenization.target_prefix)
-        self.counted_prefix = max(len(self.target_prefix) - (not self._has_start), 0)
+    def prepare(
+        self, texts: list[str], *, languages: Languages, most_tokens: int | None
+    ) -> list[Input]:
+        """Encode texts, which SentencePiece normalizes.
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Encode texts with BOS and EOS; SentencePiece normalizes them."""
-        ids = self._ids
+        Raises:
+          UserError: The model needs language tokens, and has none for these languages.
+        """
+        source, target = languages
+        chosen = self._tokenization.between(source=source, target=target, languages=self._languages)
+        ranks = self._ranks
         rows: list[list[str]] = self._texts.encode(texts, out_type=str, num_threads=1)
-        return [[BOS_ID, *(ids.get(piece, UNK_ID) for piece in row), EOS_ID] for row in rows]
-
-    def count_unknown(self, text: str) -> UnknownParts:
-        """Count the unknown parts of a text."""
-        pieces: list[str] = self._texts.encode(text, out_type=str)
-        unknown = [piece for piece in pieces if piece not in self._ids]
-        return UnknownParts(
-            unknown_characters=count_letters("".join(unknown).replace(_WORD_BOUNDARY, " ")),
-            characters=count_letters("".join(pieces).replace(_WORD_BOUNDARY, " ")),
-            unknown_tokens=len(unknown),
-            tokens=len(pieces) - pieces.count(_WORD_BOUNDARY),
-        )
-
-    def name(self, ids: Sequence[int]) -> list[str]:
-        """Return CTranslate2's input tokens for the ids of a source."""
-        names = self._names
-        return [*self._before, *(names[i] for i in ids[1:-1]), *self._after]
+        most = None if most_tokens is None else most_tokens - 2  # without BOS and EOS
+        inputs = []
+        for text, pieces in zip(texts, rows, strict=True):
+            tokens = [piece if piece in ranks else self._unknown for piece in pieces[:most]]
+            unknown = (piece for piece in pieces if piece not in ranks)
+            encoded = EncodedSource(
+                [*chosen.source_prefix, *tokens, *chosen.source_suffix],
+                len(tokens) + 2,
+                chosen.target_prefix,
+            )
+            inputs.append(
+                Input(
+                    text,
+                    len(pieces),
+                    tuple(piece.replace(_WORD_BOUNDARY, " ").strip() for piece in unknown),
+                    max((ranks.get(piece, 0) for piece in pieces), default=0),
+                    encoded,
+                )
+            )
+        return inputs
 
     def decode(self, rows: list[list[str]]) -> list[str]:
         """Return the texts of translations."""
@@ -152,15 +188,3 @@ class ForeignTokens:
         """Return CTranslate2's tokens of translations, without EOS."""
         rows: list[list[str]] = self._translations.encode(texts, out_type=str, num_threads=1)
         return rows
-
-    def between(self, *, source: str, target: str) -> ForeignTokens:
-        """Return the tokens for two language codes.
-
-        Raises:
-          UserError: The model needs language tokens, and has none for these languages.
-        """
-        other = copy.copy(self)
-        other._set_prefixes(
-            self._tokenization.between(source=source, target=target, languages=self._languages)
-        )
-        return other

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import unicodedata
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tt.model.errors import NotFiniteError, checked, one_of, require, require_one_of
-from tt.model.text.vocabulary import UnknownParts
+from tt.model.text.vocabulary import count_letters
 from tt.model.transformer.search_options import Decoding
 
 ENGINES = {
@@ -81,6 +82,49 @@ class Engine:
         return values
 
 
+Languages = tuple[str, str]  # codes of the source and the target language, or ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Input:
+    """A text as an engine receives it.
+
+    Attributes:
+      text: The text, before normalization.
+      length: Number of tokens without BOS, EOS and language tokens; 0 if the normalized text is
+        empty.
+      unknown: The parts of the normalized text that the vocabulary lacks, one per unknown token.
+      rarity: The rank of the rarest token in the vocabulary, or 0 if unknown.
+      encoded: The engine's own encoding of the text and its languages.
+    """
+
+    text: str
+    length: int
+    unknown: tuple[str, ...] = ()
+    rarity: int = dataclasses.field(default=0, compare=False, repr=False)
+    encoded: Any = dataclasses.field(default=None, compare=False, repr=False)
+
+    def describe_unknown(self) -> str | None:
+        """Return a message if the model does not know most of the text, else None.
+
+        >>> Input("Это мой дом, Tom.", 9, ("Это", "мой", "дом")).describe_unknown()
+        '9 of 12 letters and symbols are unknown to the model'
+        >>> Input("👍 one 👍", 3, ("👍", "👍")).describe_unknown()
+        '2 of 3 tokens are unknown to the model'
+        """
+        if not self.unknown:
+            return None
+        letters = count_letters(unicodedata.normalize("NFC", self.text))
+        unknown = sum(map(count_letters, self.unknown))
+        if 2 * unknown > letters:
+            counts = f"{unknown} of {letters} letters and symbols"
+        elif 2 * len(self.unknown) > self.length:
+            counts = f"{len(self.unknown)} of {self.length} tokens"
+        else:
+            return None
+        return f"{counts} are unknown to the model"
+
+
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
     """A possible translation of a source.
@@ -133,9 +177,6 @@ def check_scores(translations: Sequence[Translation]) -> None:
             )
 
 
-NOTHING = Translation((Hypothesis("", 0.0),))  # the translation of an empty text
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
     """Counts of the work for some translations, which can be added with `+`."""
@@ -171,51 +212,45 @@ class ScoredText:
 
 @runtime_checkable
 class Translator(Protocol):
-    """A loaded model that threads may share. Implementations must allow weak references."""
+    """A loaded model that threads may share. Implementations must allow weak references.
+
+    The other inputs of a call never change a translation; its score differs only by rounding.
+    """
 
     @property
     def decoding(self) -> Decoding:
         """Options of the search."""
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Normalize texts and encode them with BOS and EOS."""
+    def prepare(
+        self, texts: list[str], *, languages: Languages = ("", ""), most_tokens: int | None = None
+    ) -> list[Input]:
+        """Normalize and encode texts.
 
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate encoded texts, and return the translations in the same order."""
+        Args:
+          texts: The texts.
+          languages: Codes of the source and the target language, for a model with language tokens.
+          most_tokens: The model translates only this number of tokens, including BOS and EOS, of a
+            longer text; `length` is still the length of the whole text.
 
-    def count_unknown(self, text: str) -> UnknownParts:
-        """Count the unknown parts of a text in which `encode` found an unknown token."""
+        Raises:
+          UserError: The model needs language tokens, and has none for these languages.
+        """
+
+    def translate(self, inputs: list[Input]) -> tuple[list[Translation], Work]:
+        """Translate inputs, which may have several languages; return translations in order."""
 
     def is_input_error(self, error: Exception) -> bool:
-        """Return whether a source, and not the machine, can have caused an error."""
+        """Return whether an input, and not the machine, can have caused an error."""
 
 
 @runtime_checkable
 class Scorer(Protocol):
     """A translator that can also score given translations, as both engines can on each device."""
 
-    def score_texts(self, source_ids: list[list[int]], texts: list[str]) -> list[ScoredText]:
-        """Score a given translation of each encoded source."""
+    def score(self, pairs: list[tuple[Input, str]]) -> list[ScoredText]:
+        """Score a given translation of each input."""
 
 
 def count_used_gpus(translator: Translator) -> int:
     """Return how many GPUs the translator uses, with one call at a time on each; 0 on a CPU."""
     return int(getattr(translator, "gpus", 0))
-
-
-def between(translator: Translator, *, source: str, target: str) -> Translator:
-    """Return a translator for two languages, or the same one if its model needs no language tokens.
-
-    Args:
-      translator: The translator.
-      source: Code of the source language, or "".
-      target: Code of the target language, or "".
-
-    Raises:
-      UserError: The model needs language tokens, and has none for these languages.
-    """
-    choose = getattr(translator, "between", None)
-    if choose is None:
-        return translator
-    chosen: Translator = choose(source=source, target=target)
-    return chosen

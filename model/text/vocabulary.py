@@ -63,31 +63,6 @@ class FlatIds(NamedTuple):
         return np.diff(self.ends, prepend=0)
 
 
-class UnknownParts(NamedTuple):
-    """Counts of the unknown and of all characters and tokens in a text."""
-
-    unknown_characters: int  # letters, marks and symbols in unknown tokens
-    characters: int  # all letters, marks and symbols
-    unknown_tokens: int  # tokens that become UNK; a run of unknown characters is one token
-    tokens: int  # all tokens, except word boundaries without a word
-
-    def describe(self) -> str | None:
-        """Return a message if more than half of the characters or tokens are unknown, else None.
-
-        >>> UnknownParts(21, 26, 1, 6).describe()
-        '21 of 26 letters and symbols are unknown to the model'
-        >>> UnknownParts(2, 7, 2, 3).describe()
-        '2 of 3 tokens are unknown to the model'
-        """
-        if 2 * self.unknown_characters > self.characters:
-            counts = f"{self.unknown_characters} of {self.characters} letters and symbols"
-        elif 2 * self.unknown_tokens > self.tokens:
-            counts = f"{self.unknown_tokens} of {self.tokens} tokens"
-        else:
-            return None
-        return f"{counts} are unknown to the model"
-
-
 def count_letters(text: str) -> int:
     """Return the number of letters, marks and symbols in a text.
 
@@ -172,22 +147,6 @@ class Vocabulary:
         ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
         count = int(ends[-1]) if rows else 0
         return FlatIds(np.fromiter(itertools.chain.from_iterable(rows), np.int32, count), ends)
-
-    def count_unknown(self, text: str) -> UnknownParts:
-        """Count the unknown characters and tokens of a text, which is slower than encoding it.
-
-        Word boundaries without a word do not count as tokens. "👍" is encoded as a word boundary
-        and UNK, and therefore counts as completely unknown.
-        """
-        pieces = self._pieces(text)
-        # SentencePiece returns the characters of an unknown token as its piece.
-        unknown = [piece for piece in pieces if self._is_unknown(piece)]
-        return UnknownParts(
-            unknown_characters=count_letters("".join(unknown)),
-            characters=count_letters("".join(pieces)),
-            unknown_tokens=len(unknown),
-            tokens=len(pieces) - pieces.count(WORD_BOUNDARY),
-        )
 
     def find_unknown(self, text: str) -> list[str]:
         """Return the parts of a text that become UNK."""

@@ -12,6 +12,7 @@ import numpy as np
 from tt.model.dataset.batches import Position, read_target_texts
 from tt.model.dataset.manifest import VALIDATION
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.engines.translator import Input
 from tt.model.formats.model_card import score_quantiles
 from tt.model.long_work import long_work
 from tt.model.text import scores
@@ -154,7 +155,8 @@ class Validator:
         ]
 
         def translate(translator: TensorFlowTranslator, rows: list[int]) -> None:
-            found, _ = translator.translate_ids([sources[i] for i in rows])
+            ids = [sources[i] for i in rows]
+            found, _ = translator.translate([Input("", len(i) - 2, encoded=i) for i in ids])
             for i, translation in zip(rows, found, strict=True):
                 hypotheses[i] = translation.text
                 token_scores[i] = translation.score / translation.hypotheses[0].tokens

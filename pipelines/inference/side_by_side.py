@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tt.model.engines.machine import cores
 from tt.model.engines.translator import (
+    Input,
     Scorer,
     Translation,
     Translator,
     Work,
-    between,
     count_used_gpus,
 )
 from tt.model.transformer.search_options import GPU_BATCH_TOKENS
@@ -34,31 +34,20 @@ class SideBySide:
     Args:
       translator: A single-threaded translator that threads may share.
       calls: Number of concurrent calls of `translator`.
-      pool: Threads that make the calls. By default, a new pool.
     """
 
-    def __init__(
-        self, translator: Translator, *, calls: int, pool: ThreadPoolExecutor | None = None
-    ) -> None:
+    def __init__(self, translator: Translator, *, calls: int) -> None:
         self._translator = translator
         self._calls = calls
-        self._pool = pool or ThreadPoolExecutor(calls, thread_name_prefix="translate")
+        self._pool = ThreadPoolExecutor(calls, thread_name_prefix="translate")
         self.gpus = count_used_gpus(translator)
-        self.decoding, self.encode = translator.decoding, translator.encode
-        self.count_unknown = translator.count_unknown
+        self.decoding, self.prepare = translator.decoding, translator.prepare
         self.is_input_error = translator.is_input_error
         if isinstance(translator, Scorer):
-            self.score_texts = translator.score_texts
-        if hasattr(translator, "between"):
-            self.between = self._between
+            self.score = translator.score
 
-    def _between(self, *, source: str, target: str) -> SideBySide:
-        """Return a translator between two languages on the same threads; see `between`."""
-        other = between(self._translator, source=source, target=target)
-        return SideBySide(other, calls=self._calls, pool=self._pool)
-
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Translate rows of token ids, and return the translations in the order of the rows.
+    def translate(self, inputs: list[Input]) -> tuple[list[Translation], Work]:
+        """Translate inputs, and return the translations in the same order.
 
         Raises:
           Exception: The error of a share. If several shares fail, an error that no source caused
@@ -66,11 +55,11 @@ class SideBySide:
         """
         tokens = GPU_BATCH_TOKENS if self.gpus else _MOST_TOKENS
         most = max(1, tokens // self.decoding.beam_size)
-        shares = divide([len(row) for row in source_ids], calls=self._calls, most_tokens=most)
+        shares = divide([each.length + 2 for each in inputs], calls=self._calls, most_tokens=most)
         if len(shares) == 1:
-            return self._translator.translate_ids(source_ids)
+            return self._translator.translate(inputs)
         waiting = [
-            self._pool.submit(self._translator.translate_ids, [source_ids[i] for i in share])
+            self._pool.submit(self._translator.translate, [inputs[i] for i in share])
             for share in shares
         ]
         errors = [error for each in waiting if (error := each.exception()) is not None]
@@ -82,7 +71,7 @@ class SideBySide:
             found, took = each.result()
             translations.update(zip(share, found, strict=True))
             work += took
-        return [translations[i] for i in range(len(source_ids))], work
+        return [translations[i] for i in range(len(inputs))], work
 
 
 _pools: list[SideBySide] = []  # the pool of this process, if there is one

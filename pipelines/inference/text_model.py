@@ -7,7 +7,7 @@ import functools
 import logging
 from collections.abc import Callable, Sequence
 
-from tt.model.engines.translator import Translator, Work, between
+from tt.model.engines.translator import Languages, Translator, Work
 from tt.model.errors import UserError
 from tt.model.formats.model_card import About
 from tt.model.storage import paths
@@ -17,7 +17,7 @@ from tt.model.text.languages import find_language
 from tt.pipelines.inference.model_loading import ModelLoader
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.remembering import Memory, Source
+from tt.pipelines.texts.remembering import Memory
 from tt.pipelines.texts.translating import (
     FAILED,
     NULL,
@@ -27,8 +27,6 @@ from tt.pipelines.texts.translating import (
     find_sentences,
     translate_texts,
 )
-
-Languages = tuple[str, str]  # codes of the source and the target language, or ""
 
 _LOGGER = logging.getLogger(__name__)
 _logged: set[str] = set()  # the warnings that this process has already logged
@@ -134,12 +132,6 @@ class TextModel:
         """
         options, limits = self.options, self.limits
         source, target = languages
-        if any(languages) and not hasattr(self.translator, "between"):
-            raise UserError(
-                f"the translator cannot choose languages, but the row asks for "
-                f"{source or target!r}. Remove `source_language_column` and "
-                "`target_language_column`, or give the translator a method `between`"
-            )
         if source:
             options = dataclasses.replace(options, source_language=source)
             limits = dataclasses.replace(limits, source_language=source)
@@ -148,13 +140,11 @@ class TextModel:
             options = dataclasses.replace(options, target_language=target)
             script = known.script if known else ""
             limits = dataclasses.replace(limits, target_script=script, target_language=target)
-        # The check is cheap. The translator itself stays as it is, because every call of the model
-        # chooses its languages again.
-        between(self.translator, source=options.source_language, target=options.target_language)
+        self.translator.prepare([], languages=(options.source_language, options.target_language))
         return dataclasses.replace(self, options=options, limits=limits)
 
-    def find_sentences(self, texts: Sequence[bytes | None]) -> dict[Source, str]:
-        """Return the distinct sentences of texts; see `find_sentences`."""
+    def find_sentences(self, texts: Sequence[bytes | None]) -> set[str]:
+        """Return the sentences of texts; see `find_sentences`."""
         return find_sentences(
             texts,
             translator=self.translator,

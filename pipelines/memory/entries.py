@@ -21,11 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tt.model.engines.translator import Languages
 from tt.model.errors import BadFileError
 from tt.model.storage import listing
 from tt.model.storage.files import delete, make_folder, open_for_parts, write_whole
 from tt.model.storage.listing import ListedFile
-from tt.pipelines.memory.keys import KEY_BYTES, SourceKeys, TextKeys
+from tt.pipelines.memory.keys import KEY_BYTES, Keys
 from tt.pipelines.tables.damage import explain_damage, explain_each
 from tt.pipelines.texts.remembering import Learned
 
@@ -80,8 +81,7 @@ def learned_table(
     learned: Sequence[Learned],
     *,
     context: str,
-    source_language: str,
-    target_language: str,
+    languages: Languages,
     created: datetime.datetime,
 ) -> pa.Table:
     """Return entries of the model's translations, sorted by key.
@@ -89,35 +89,37 @@ def learned_table(
     Args:
       learned: The translations.
       context: The result of `model_context`.
-      source_language: The code of the source language, or "".
-      target_language: The code of the target language of translations that name none, or "".
+      languages: The codes of the languages of translations that name none, or "".
       created: The time of the translations.
     """
-    keys: dict[str, SourceKeys] = {}
+    keys: dict[Languages, Keys] = {}
     rows: list[dict[str, Any]] = []
     for each in learned:
-        target = each.target_language or target_language
-        if target not in keys:
-            keys[target] = SourceKeys(
-                context, source_language=source_language, target_language=target
-            )
+        own = complete(each.languages, languages)
+        if own not in keys:
+            keys[own] = Keys.of_model(context, own)
         best, *others = each.translation.hypotheses
         rows.append(
             {
                 **vars(best),
-                "key": keys[target].make(each.source),
+                "key": keys[own].make(each.text),
                 "kind": MODEL,
                 "source": each.text,
                 "target": best.text,
                 "flags": each.flags,
                 "others": [vars(other) for other in others],
-                "source_language": source_language,
-                "target_language": target,
+                "source_language": own[0],
+                "target_language": own[1],
                 "context": context,
                 "created": created,
             }
         )
     return pa.Table.from_pylist(sorted(rows, key=lambda row: row["key"]), SCHEMA)
+
+
+def complete(languages: Languages, defaults: Languages) -> Languages:
+    """Return the codes of languages, with the defaults instead of missing codes."""
+    return languages[0] or defaults[0], languages[1] or defaults[1]
 
 
 def corrections_table(
@@ -135,7 +137,7 @@ def corrections_table(
       target_language: The code of the target language.
       created: The time of the import.
     """
-    keys = TextKeys(source_language=source_language, target_language=target_language)
+    keys = Keys.of_people((source_language, target_language))
     rows: list[dict[str, Any]] = [
         {
             "key": keys.make(source),

@@ -1,10 +1,9 @@
 """The keys of entries, which cover everything that decides a translation.
 
 The key of a translation of the model covers the model, its engine, the options of the search, the
-languages, and the ids of the source. The ids already contain the effects of all other options: of
-normalization, the splitting into sentences, protected spans and the glossary, because spans and
-terms are placeholders in the source. The key of a human translation covers the exact text and the
-languages.
+languages, and the text for the model. This text already contains the effects of all other options:
+of the splitting into sentences, protected spans and the glossary, because spans and terms are
+placeholders in the text. The key of a human translation covers the exact text and the languages.
 """
 
 from __future__ import annotations
@@ -12,15 +11,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import struct
 from collections.abc import Mapping
 from typing import Any
 
+from tt.model.engines.translator import Languages
 from tt.model.text.languages import language_and_script
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.texts.remembering import Source
 
-FORMAT = 1  # part of each key, so that entries of other formats are ignored
+FORMAT = 2  # part of each key, so that entries of other formats are ignored
 KEY_BYTES = 16
 _NOT_DECIDING = ("batch_tokens",)  # options of the search that change only its speed
 
@@ -37,39 +35,33 @@ def model_context(*, fingerprint: str, engine: Mapping[str, Any], decoding: Deco
     return _start([FORMAT, fingerprint, engine, search]).hexdigest()
 
 
-class SourceKeys:
-    """Makes the keys of sources.
+class Keys:
+    """Makes the keys of texts from the texts and from content that all of them share."""
 
-    Args:
-      context: The result of `model_context`.
-      source_language: The code of the source language, or "".
-      target_language: The code of the target language, or "". Codes are compared as they are,
-        because a model may have several tokens for one language.
-    """
+    def __init__(self, content: list[Any]) -> None:
+        self._start = _start(content)
 
-    def __init__(self, context: str, *, source_language: str, target_language: str) -> None:
-        self._start = _start([context, source_language, target_language])
+    @classmethod
+    def of_model(cls, context: str, languages: Languages) -> Keys:
+        """Return the keys of texts that the model translates.
 
-    def make(self, source: Source) -> bytes:
-        """Return the key of a source."""
-        digest = self._start.copy()
-        digest.update(struct.pack(f"<{len(source)}I", *source))
-        return digest.digest()
+        Args:
+          context: The result of `model_context`.
+          languages: Codes of the source and the target language, or "". They are compared as they
+            are, because a model may have several tokens for one language.
+        """
+        return cls([context, *languages])
 
+    @classmethod
+    def of_people(cls, languages: Languages) -> Keys:
+        """Return the keys of texts with human translations.
 
-class TextKeys:
-    """Makes the keys of texts with human translations.
+        Regions do not matter, but scripts do: en-US is en, and zh-TW is zh-Hant.
 
-    Regions do not matter, but scripts do: en-US is en, and zh-TW is zh-Hant.
-
-    Args:
-      source_language: The code of the source language.
-      target_language: The code of the target language.
-    """
-
-    def __init__(self, *, source_language: str, target_language: str) -> None:
-        pair = [language_and_script(code) for code in (source_language, target_language)]
-        self._start = _start([FORMAT, "human", *pair])
+        Args:
+          languages: Codes of the source and the target language.
+        """
+        return cls([FORMAT, "human", *map(language_and_script, languages)])
 
     def make(self, text: str) -> bytes:
         """Return the key of a text."""

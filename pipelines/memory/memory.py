@@ -8,12 +8,13 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from tt.model.engines.translator import Translation
+from tt.model.engines.translator import Languages, Translation
 from tt.model.storage.paths import normalize_path
 from tt.model.text.languages import language_and_script
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import FoundModel
 from tt.pipelines.memory.entries import (
+    complete,
     learned_table,
     merge_units,
     now,
@@ -21,9 +22,9 @@ from tt.pipelines.memory.entries import (
     write_unit,
 )
 from tt.pipelines.memory.index import MemoryIndex
-from tt.pipelines.memory.keys import SourceKeys, TextKeys, model_context
+from tt.pipelines.memory.keys import Keys, model_context
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.remembering import Learned, Source
+from tt.pipelines.texts.remembering import Learned
 
 _LANGUAGES = ("source_language", "target_language")
 _LOGGER = logging.getLogger(__name__)
@@ -112,25 +113,26 @@ class TranslationMemory:
                 "model does not name its languages. Set `source_language` and `target_language`"
             )
 
+    @property
+    def languages(self) -> Languages:
+        """The codes of the languages of texts that name none, or ""."""
+        return self.source_language, self.target_language
+
     def find_translations(
-        self, sources: Collection[Source], *, target_language: str
-    ) -> Mapping[Source, Translation]:
-        """Return the model's earlier translations of those sources that the memory contains."""
-        keys = SourceKeys(
-            self.context,
-            source_language=self.source_language,
-            target_language=target_language or self.target_language,
-        )
-        by_key = {keys.make(source): source for source in sources}
+        self, texts: Collection[str], *, languages: Languages
+    ) -> Mapping[str, Translation]:
+        """Return the model's earlier translations of those texts that the memory contains."""
+        keys = Keys.of_model(self.context, complete(languages, self.languages))
+        by_key = {keys.make(text): text for text in texts}
         found = self._index.find_translations(list(by_key))
         return {by_key[key]: translation for key, translation in found.items()}
 
-    def find_corrections(self, texts: Iterable[str], *, target_language: str) -> Mapping[str, str]:
+    def find_corrections(self, texts: Iterable[str], *, languages: Languages) -> Mapping[str, str]:
         """Return the human translations of those texts that the memory contains."""
-        target = target_language or self.target_language
-        if not (self._index.has_corrections and self.source_language and target):
+        own = complete(languages, self.languages)
+        if not (self._index.has_corrections and all(own)):
             return {}
-        keys = TextKeys(source_language=self.source_language, target_language=target)
+        keys = Keys.of_people(own)
         by_key = {keys.make(text): text for text in texts}
         found = self._index.find_corrections(list(by_key))
         return {by_key[key]: correction for key, correction in found.items()}
@@ -141,10 +143,9 @@ class TranslationMemory:
         Args:
           after: The time, in seconds since 1970.
         """
-        own = (self.source_language, self.target_language)
-        if not all(own):
+        if not all(self.languages):
             return 0
-        wanted = [language_and_script(code) for code in own]
+        wanted = [language_and_script(code) for code in self.languages]
         return sum(
             [language_and_script(code) for code in pair] == wanted
             for batch in read_human(self.folder, after=after)
@@ -160,8 +161,7 @@ class TranslationMemory:
         table = learned_table(
             learned,
             context=self.context,
-            source_language=self.source_language,
-            target_language=self.target_language,
+            languages=self.languages,
             created=now(),
         )
         write_unit(table, folder=self.folder, job=self.job)

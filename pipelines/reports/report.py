@@ -144,7 +144,8 @@ def sentence_attention(
       UserError: A side is empty, or has more than `MAX_TOKENS` tokens.
     """
     vocabularies = translator.vocabularies
-    [source_ids] = translator.encode([sentence])
+    [source] = translator.prepare([sentence])
+    source_ids: list[int] = source.encoded
     _check("sentence", source_ids)
     if reference is None:
         target_ids = [BOS_ID, *translator.search_ids(source_ids)]
@@ -156,7 +157,7 @@ def sentence_attention(
     maps = attention_maps(
         translator.model, vocabularies, source_ids=source_ids, target_ids=target_ids
     )
-    doubt = translator.count_unknown(sentence).describe() or ""
+    doubt = source.describe_unknown() or ""
     return SentenceAttention(sentence, target, reference is None, maps, doubt)
 
 

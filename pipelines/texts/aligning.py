@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tt.model.engines.translator import ScoredText, Scorer, Translator
+from tt.model.engines.translator import Languages, ScoredText, Scorer, Translator
 from tt.pipelines.texts.calling import call_on_parts
 from tt.pipelines.texts.placing import Links, find_words
 
@@ -41,7 +41,9 @@ class Linked(NamedTuple):
     is_certain: bool = True
 
 
-def find_links(pairs: Iterable[Pair], *, translator: Translator) -> dict[Pair, Linked]:
+def find_links(
+    pairs: Iterable[Pair], *, translator: Translator, languages: Languages
+) -> dict[Pair, Linked]:
     """Return the share of each source word in each word of the translation, for each pair.
 
     A row of zeros means that the word of the translation depends on no source word.
@@ -50,6 +52,7 @@ def find_links(pairs: Iterable[Pair], *, translator: Translator) -> dict[Pair, L
       pairs: Sentences and translations.
       translator: The model. If it cannot score translations, the relative positions of the
         words give the links.
+      languages: Codes of the source and the target language, or "".
     """
     distinct = list(dict.fromkeys(pairs))
     if not isinstance(translator, Scorer):
@@ -62,8 +65,9 @@ def find_links(pairs: Iterable[Pair], *, translator: Translator) -> dict[Pair, L
         rows += [(text[:start] + text[end:], pair.target) for start, end, _ in groups[pair]]
 
     def score(some: list[tuple[str, str]]) -> list[ScoredText]:
-        return translator.score_texts(
-            translator.encode([source for source, _ in some]), [target for _, target in some]
+        sources = translator.prepare([source for source, _ in some], languages=languages)
+        return translator.score(
+            [(source, target) for source, (_, target) in zip(sources, some, strict=True)]
         )
 
     results: list[ScoredText | Exception]

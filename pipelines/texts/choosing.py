@@ -8,16 +8,15 @@ import heapq
 import operator
 from collections.abc import Mapping, Sequence
 
-from tt.model.engines.translator import Hypothesis, Translation, Translator
+from tt.model.engines.translator import Hypothesis, Input, Languages, Translation, Translator
 from tt.model.text.spans import BRACKET
 from tt.pipelines.texts.aligning import Linked, Pair, find_links
 from tt.pipelines.texts.figures import has_fraction, has_same_figures, replace_wrong_figure
 from tt.pipelines.texts.judging import flag_sentence
 from tt.pipelines.texts.limits import INCOMPLETE, NUMBER, SYMBOLS, Limits
 from tt.pipelines.texts.plans import Plan
-from tt.pipelines.texts.remembering import Source
 
-Found = Mapping[Source, Translation | Exception]
+Found = Mapping[Input, Translation | Exception]
 Hypotheses = tuple[Hypothesis, ...]  # best first
 LinksOf = Mapping[Pair, Linked]
 
@@ -49,7 +48,7 @@ def choose(
             plan.shown(part),
             made.text if part in plan.masked else shown.text,
             limits=limits,
-            source_tokens=len(plan.sources[part]) - 2,
+            source_tokens=plan.sources[part].length,
             target_tokens=made.tokens - 1,
             score=made.score,
         )
@@ -104,7 +103,9 @@ def _usable_hypotheses(
     return found
 
 
-def find_all_links(plans: Sequence[Plan], found: Found, *, translator: Translator) -> LinksOf:
+def find_all_links(
+    plans: Sequence[Plan], found: Found, *, translator: Translator, languages: Languages
+) -> LinksOf:
     """Return the links between sources and translations for all translations that need tags."""
     pairs: dict[Pair, None] = {}
     for plan in plans:
@@ -113,7 +114,7 @@ def find_all_links(plans: Sequence[Plan], found: Found, *, translator: Translato
             if isinstance(result, Translation):
                 made = [plan.pair(part, each.text) for each in result.hypotheses]
                 pairs |= dict.fromkeys(pair for pair in made if pair is not None)
-    return find_links(pairs, translator=translator)
+    return find_links(pairs, translator=translator, languages=languages)
 
 
 def combine(plan: Plan, found: Mapping[str, Hypotheses]) -> Hypotheses:

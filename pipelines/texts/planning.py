@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import regex
 
-from tt.model.engines.translator import Translator
+from tt.model.engines.translator import Input, Translator
 from tt.model.text.glossary import Glossary
 from tt.model.text.spans import PLACEHOLDER, TooLongToSearchError
-from tt.model.text.vocabulary import EOS_ID, UNK_ID, is_empty
 from tt.pipelines.texts.calling import PROBE, call_on_parts, one_line
 from tt.pipelines.texts.cutting import LETTER, Cutter
 from tt.pipelines.texts.judging import has_no_end
@@ -22,7 +21,6 @@ from tt.pipelines.texts.masking import Masker, without_spans
 from tt.pipelines.texts.options import KEEP, LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
 from tt.pipelines.texts.plans import Plan
 from tt.pipelines.texts.protecting import Masked, has_stand_ins
-from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import LINE_BREAK, cut_to_fit, distinct_pieces, find_plain
 
 # A code such as SKU-4711, or a value that spreadsheets and databases write.
@@ -79,14 +77,19 @@ class Planner:
     ) -> None:
         self._translator = translator
         self._options = options
+        self._prepare = functools.partial(
+            translator.prepare,
+            languages=(options.source_language, options.target_language),
+            most_tokens=options.max_source_tokens if options.on_too_long == TRUNCATE else None,
+        )
         self._glossary = glossary
         self._find_corrections = find_corrections
         self._corrections: dict[str, str] = {}  # human translations, by piece
         self._most_spans = options.placeholders or 0  # spans per piece that the model can place
-        self._ids: dict[str, list[int] | Exception] = {}  # ids or error, by text for the model
+        self._inputs: dict[str, Input | Exception] = {}  # by text for the model
         self._drafts: dict[str, _Draft] = {}  # by text
         self._knows = functools.cache(self._is_known)
-        self._choose_case = functools.cache(self._find_usual_case)
+        self._choose_case = functools.cache(lambda forms: _find_usual_case(self._prepare([*forms])))
 
     def plan(self, texts: Sequence[str]) -> list[Plan]:
         """Return a plan for each text; the texts must be distinct.
@@ -157,12 +160,7 @@ class Planner:
 
     def _is_known(self, character: str) -> bool:
         """Return whether the vocabulary contains a character of an entity."""
-        return not character.isspace() and UNK_ID not in self._translator.encode([character])[0]
-
-    def _find_usual_case(self, forms: tuple[str, str]) -> str:
-        """Return the form of a word that the vocabulary knows better."""
-        ids = self._translator.encode([*forms])
-        return min(zip(map(len, ids), map(max, ids), (0, 1), forms, strict=True))[3]
+        return not character.isspace() and not self._prepare([character])[0].unknown
 
     def _plan_plain(self, texts: Sequence[str]) -> dict[str, Plan]:
         """Plan texts that are clearly one sentence without spans, and not too long for the model.
@@ -179,12 +177,12 @@ class Planner:
         self._encode_new(plain)
         planned = {}
         for text in plain:
-            ids = self._ids[text]
-            if isinstance(ids, Exception) or is_empty(ids) or UNK_ID in ids:
+            source = self._inputs[text]
+            if isinstance(source, Exception) or not source.length or source.unknown:
                 continue
-            if len(ids) <= self._options.max_source_tokens:
+            if _fits(source, options=self._options):
                 unended = frozenset((text,)) if text[-1].isalnum() else frozenset[str]()
-                planned[text] = Plan(parts=(text,), sources={text: tuple(ids)}, unended=unended)
+                planned[text] = Plan(parts=(text,), sources={text: source}, unended=unended)
         return planned
 
     def _plan_drafts(self, drafts: Sequence[_Draft]) -> list[Plan]:
@@ -244,16 +242,16 @@ class Planner:
     def _encode(self, parts: Iterable[tuple[_Draft, str]]) -> None:
         """Encode the parts that are not yet encoded."""
         shown = (d.masker.mask(part).text for d, part in parts if self._is_worded(d, part))
-        self._encode_new([text for text in dict.fromkeys(shown) if text not in self._ids])
+        self._encode_new([text for text in dict.fromkeys(shown) if text not in self._inputs])
 
     def _encode_new(self, texts: list[str]) -> None:
         found = call_on_parts(
-            self._translator.encode,
+            self._prepare,
             texts,
             is_input_error=self._translator.is_input_error,
-            probe=lambda: self._translator.encode([PROBE]),
+            probe=lambda: self._prepare([PROBE]),
         )
-        self._ids.update(zip(texts, found, strict=True))
+        self._inputs.update(zip(texts, found, strict=True))
 
     def _fit(self, draft: _Draft, pieces: list[str]) -> list[bool]:
         self._encode((draft, piece) for piece in pieces)
@@ -268,23 +266,23 @@ class Planner:
     def _is_long(self, draft: _Draft, part: str) -> bool:
         if not self._is_worded(draft, part):
             return False
-        ids = self._ids[draft.masker.mask(part).text]
-        return not isinstance(ids, Exception) and len(ids) > self._options.max_source_tokens
+        source = self._inputs[draft.masker.mask(part).text]
+        return not isinstance(source, Exception) and not _fits(source, options=self._options)
 
     def _find_unknown(self, draft: _Draft) -> str | None:
         """Return the reason if the model does not know most of a text's letters, or None."""
         masks = [draft.masker.mask(part) for part in draft.parts if self._has_letters(draft, part)]
-        found = [self._ids[masked.text] for masked in masks]
-        if not any(not isinstance(each, Exception) and UNK_ID in each for each in found):
+        found = [self._inputs[masked.text] for masked in masks]
+        if not any(not isinstance(each, Exception) and each.unknown for each in found):
             return None
         text = " ".join(without_spans(masked.text, masked.exact) for masked in masks)
         # Unknown symbols do not hide the meaning of a text with letters.
         text = "".join(c if c.isalpha() or self._knows(c) else " " for c in text)
-        return self._translator.count_unknown(text).describe()
+        return self._prepare([text])[0].describe_unknown()
 
     def _plan_parts(self, draft: _Draft, *, was_cut: bool) -> Plan:
         options, cutter, parts = self._options, draft.cutter, draft.parts
-        sources: dict[str, Source] = {}
+        sources: dict[str, Input] = {}
         kept: dict[str, str] = {}
         masked: dict[str, Masked] = {}
         truncated: set[str] = set()
@@ -297,23 +295,23 @@ class Planner:
                 kept[part] = self._corrections.get(part, part)
                 continue
             shown = draft.masker.mask(part)
-            ids = self._ids[shown.text]
-            if isinstance(ids, Exception):
-                return Plan(failed=one_line(ids))
+            source = self._inputs[shown.text]
+            if isinstance(source, Exception):
+                return Plan(failed=one_line(source))
             words = without_spans(shown.text, shown.exact)
             is_text = LETTER.search(words) and not is_code(shown.text)
-            if not is_text or is_empty(ids):
-                kept[part] = cutter.keep(part, is_empty=bool(shown.text) and is_empty(ids))
-            elif len(ids) <= options.max_source_tokens:
-                sources[part] = tuple(ids)
+            if not is_text or not source.length:
+                kept[part] = cutter.keep(part, is_empty=bool(shown.text) and not source.length)
+            elif _fits(source, options=self._options):
+                sources[part] = source
             elif options.on_too_long == TRUNCATE:
                 truncated.add(part)
-                sources[part] = (*ids[: options.max_source_tokens - 1], EOS_ID)
+                sources[part] = dataclasses.replace(source, length=options.max_source_tokens - 2)
             elif part in values and part not in parts:
                 kept[part] = part
             else:  # the options forbid cutting, or the part is a single character
                 most = options.max_source_tokens
-                why = f"a sentence has {len(ids):,} tokens; at most {most:,} are allowed"
+                why = f"a sentence has {source.length + 2:,} tokens; at most {most:,} are allowed"
                 return Plan(too_long=why)
             if part in sources and shown != Masked(part):
                 masked[part] = shown
@@ -331,13 +329,23 @@ class Planner:
             unknown_characters={
                 part: _find_unknown(draft.masker.mask(part).text, knows=self._knows)
                 for part, source in sources.items()
-                if UNK_ID in source
+                if source.unknown
             },
             unended=_find_unended(draft, sources=sources),
         )
 
 
-def _find_unended(draft: _Draft, *, sources: Mapping[str, Source]) -> frozenset[str]:
+def _find_usual_case(forms: Sequence[Input]) -> str:
+    """Return the form of a word that the vocabulary knows better."""
+    return min(forms, key=lambda each: (each.length, each.rarity)).text
+
+
+def _fits(source: Input, *, options: TextOptions) -> bool:
+    """Return whether a source is not too long, with BOS and EOS."""
+    return source.length + 2 <= options.max_source_tokens
+
+
+def _find_unended(draft: _Draft, *, sources: Mapping[str, Input]) -> frozenset[str]:
     """Return the pieces whose translations must not end with an added full stop.
 
     These pieces do not end like a sentence, or precede a span at all their occurrences.

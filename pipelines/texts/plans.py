@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import regex
 
+from tt.model.engines.translator import Input
 from tt.model.text.spans import BRACKET
 from tt.pipelines.texts import protecting
 from tt.pipelines.texts.aligning import Linked, Pair
 from tt.pipelines.texts.placing import find_words, needs_links
 from tt.pipelines.texts.protecting import Masked
-from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import join_translations
 
 _ATTRIBUTE = regex.compile("[\U00100000-\U0010fffd]")  # the stand-ins of attributes
@@ -28,7 +28,7 @@ class Plan:
 
     Attributes:
       parts: Pieces of the text, and the white space between them; joined, they are the text.
-      sources: Ids of the pieces that the model translates.
+      sources: Encodings of the pieces that the model translates.
       kept: Replacements of the pieces that the model does not translate.
       verbatim: The pieces among `kept` that are the structure of the text, such as block tags.
       attributes: Texts in attributes of tags, such as `alt`, by their stand-in character. They are
@@ -47,7 +47,7 @@ class Plan:
     """
 
     parts: Sequence[str] = ()
-    sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    sources: Mapping[str, Input] = dataclasses.field(default_factory=dict)
     kept: Mapping[str, str] = dataclasses.field(default_factory=dict)
     verbatim: frozenset[str] = frozenset()
     attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -63,7 +63,7 @@ class Plan:
     failed: str | None = None
 
     @property
-    def occurrences(self) -> list[Source]:
+    def occurrences(self) -> list[Input]:
         """The sources in the order of the text, including repetitions."""
         if len(self.parts) == 1 and not self.attributes:
             return [*self.sources.values()]

@@ -8,7 +8,14 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tt.model.engines.translator import Hypothesis, Translation, Translator, Work, between
+from tt.model.engines.translator import (
+    Hypothesis,
+    Input,
+    Languages,
+    Translation,
+    Translator,
+    Work,
+)
 from tt.model.errors import checked
 from tt.model.text.glossary import Glossary
 from tt.model.text.normalization import MAX_TEXT_BYTES
@@ -29,7 +36,7 @@ from tt.pipelines.texts.limits import PIECES, TAGS, WRONG_SOURCE, Limits
 from tt.pipelines.texts.options import COPY_TEXT, FLAG, LEAVE_OUT, TRANSLATION, TextOptions
 from tt.pipelines.texts.planning import Planner
 from tt.pipelines.texts.plans import Plan
-from tt.pipelines.texts.remembering import Learned, Memory, Source
+from tt.pipelines.texts.remembering import Learned, Memory
 from tt.pipelines.texts.results import Results
 
 OK = "ok"
@@ -120,15 +127,15 @@ def translate_texts(
       Exception: The translator raised an error that no source can have caused (`is_input_error`),
         or all sources failed and a harmless source failed too.
     """
-    translator = between(translator, source=options.source_language, target=options.target_language)
+    languages = (options.source_language, options.target_language)
+    translator.prepare([], languages=languages)  # before any work, because it checks the languages
     decided: dict[bytes | None, TranslatedText] = {None: TranslatedText(status=NULL)}
     encoded = [encode_text(cell) for cell in cells]
     texts, unreadable = _decode(encoded)
     decided |= {
         cell: TranslatedText(status=FAILED, error=error) for cell, error in unreadable.items()
     }
-    target = options.target_language
-    find_corrections = _corrections_in(memory, target_language=target)
+    find_corrections = _corrections_in(memory, languages=languages)
     corrections = find_corrections(texts.values())
     decided |= {
         cell: TranslatedText(translation=corrections[text], status=FROM_MEMORY)
@@ -147,7 +154,7 @@ def translate_texts(
     )
     rest = [cell for cell in texts if cell not in decided]
     plans = dict(zip(rest, planner.plan([texts[cell] for cell in rest]), strict=True))
-    results = Results(translator, memory=memory, target_language=target)
+    results = Results(translator, memory=memory, languages=languages)
     results.add(plans.values())
     repaired = _plan_repairs(plans, results.found, planner=planner)
     results.add(repaired.values())
@@ -162,9 +169,12 @@ def translate_texts(
         if _are_right(plan, results.found, limits=limits)
     }
     links = find_all_links(
-        [*plans.values(), *repaired.values()], results.found, translator=translator
+        [*plans.values(), *repaired.values()],
+        results.found,
+        translator=translator,
+        languages=languages,
     )
-    flags: dict[Source, list[str]] = {}
+    flags: dict[Input, list[str]] = {}
     for cell in corrected:  # the memory gets the flags of wrong figures, too
         for part, source in plans[cell].sources.items():
             result = results.found[source]
@@ -246,24 +256,25 @@ def find_sentences(
     options: TextOptions,
     glossary: Glossary | None = None,
     memory: Memory | None = None,
-) -> dict[Source, str]:
-    """Return the distinct sources of texts, with a sentence for each of them.
+) -> set[str]:
+    """Return the sentences of texts, with placeholders for protected spans.
 
-    `translate_texts` needs the model's translations of these sources. It needs more sources for
-    texts whose protected spans the model loses.
+    `translate_texts` needs the model's translations of these sentences. It needs more
+    sentences for texts whose protected spans the model loses, and truncated sentences.
 
     Args:
       cells: Bytes of the text, or None, for each row.
       translator: The model.
       options: Options for texts.
       glossary: The glossary, if there is one.
-      memory: The translation memory, if there is one; its human translations need no source.
+      memory: The translation memory, if there is one; its human translations need no sentence.
     """
-    translator = between(translator, source=options.source_language, target=options.target_language)
     decoded, _ = _decode(cells)
     foreign = set() if options.on_wrong_language == FLAG else find_foreign(decoded, options=options)
     texts = [text for cell, text in decoded.items() if cell not in foreign]
-    find_corrections = _corrections_in(memory, target_language=options.target_language)
+    find_corrections = _corrections_in(
+        memory, languages=(options.source_language, options.target_language)
+    )
     corrections = find_corrections(texts)
     planner = Planner(
         translator=translator,
@@ -272,16 +283,17 @@ def find_sentences(
         find_corrections=find_corrections,
     )
     plans = planner.plan([text for text in texts if text not in corrections])
-    return {s: plan.shown(part) for plan in plans for part, s in plan.sources.items()}
+    sources = {s for plan in plans for p, s in plan.sources.items() if p not in plan.truncated}
+    return {source.text for source in sources}
 
 
 def _corrections_in(
-    memory: Memory | None, *, target_language: str
+    memory: Memory | None, *, languages: Languages
 ) -> Callable[[Iterable[str]], Mapping[str, str]]:
     """Return a function that finds human translations of texts, if there is a memory."""
     if memory is None:
         return lambda texts: {}
-    return functools.partial(memory.find_corrections, target_language=target_language)
+    return functools.partial(memory.find_corrections, languages=languages)
 
 
 def _plan_repairs(
@@ -351,7 +363,7 @@ def _finish(
     limits: Limits,
     options: TextOptions,
     links: LinksOf,
-    flags_of: dict[Source, list[str]],
+    flags_of: dict[Input, list[str]],
 ) -> TranslatedText:
     """Return the translation of a text, or the reason why there is none.
 

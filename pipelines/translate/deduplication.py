@@ -17,15 +17,14 @@ from typing import Any
 
 import apache_beam as beam
 
-from tt.model.engines.translator import Translator, Work
+from tt.model.engines.translator import Languages, Translator, Work
 from tt.model.storage.files import read_bytes
 from tt.model.storage.listing import exists
-from tt.pipelines.inference.text_model import Languages, translate_by_language
+from tt.pipelines.inference.text_model import translate_by_language
 from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.runners.workers import are_elsewhere
 from tt.pipelines.texts.options import SENTENCES
-from tt.pipelines.texts.remembering import Source
 from tt.pipelines.texts.segments import split_sentences
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.job_folder import (
@@ -199,7 +198,7 @@ class _CollectSentences(TranslatorDoFn):
         """Do nothing: the first unit that needs the model loads it."""
 
     def process(self, run: list[TableUnit]) -> Iterator[tuple[int, tuple[Languages, str]]]:
-        options, found = self._options, dict[tuple[Languages, Source], str]()
+        options, found = self._options, set[tuple[Languages, str]]()
         with open_run(run, options=options) as reader:
             for unit in run:
                 if find_finished(unit, options=options) is not None:
@@ -215,13 +214,13 @@ class _CollectSentences(TranslatorDoFn):
                         )
                 except BadInputError:
                     pass  # `finish_unit` reports the problem
-        for (languages, source), text in found.items():
-            yield _group(languages, source) % self._groups, (languages, text)
+        for languages, text in sorted(found):
+            yield _group(languages, text) % self._groups, (languages, text)
 
 
-def _group(languages: Languages, source: Source) -> int:
+def _group(languages: Languages, text: str) -> int:
     """Return a hash of a sentence that is equal in all processes."""
-    return zlib.crc32(f"{languages} {source}".encode())
+    return zlib.crc32(f"{languages} {text}".encode())
 
 
 class _TranslateSentences(TranslatorDoFn):
@@ -249,7 +248,6 @@ class _TranslateSentences(TranslatorDoFn):
         if memory is None:
             raise RuntimeError("there is no memory for the sentences")
         model = text_model(self._options.table, translator=self.acquire(), memory=memory)
-        # Two units may have found different texts with equal ids, which are translated once.
         pending, total = iter(sorted(set(sentences))), _no_counts()
         while some := list(itertools.islice(pending, _AT_ONCE)):
             codes, texts = zip(*some, strict=True)

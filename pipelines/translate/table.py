@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tt.model.engines.translator import Translator
+from tt.model.engines.translator import Languages, Translator
 from tt.model.errors import UserError
 from tt.pipelines.inference.text_model import (
-    Languages,
     NamedGlossary,
     TextModel,
     translate_by_language,
@@ -27,7 +26,7 @@ from tt.pipelines.tables.jsonl import RAW_LINE
 from tt.pipelines.tables.partitions import PartitionValue, with_partitions
 from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TRANSLATION, TextOptions
-from tt.pipelines.texts.remembering import Memory, Source
+from tt.pipelines.texts.remembering import Memory
 from tt.pipelines.texts.translating import (
     EMPTY,
     ERROR,
@@ -178,15 +177,18 @@ def find_corrected(
     is_corrected = [False] * table.num_rows
     for name in options.fields:
         column = read_text_column(table, name)
-        languages = _codes_of([column], table, options=options, partitions=partitions)
-        codes = [code or options.texts.target_language for _, code in languages]
+        texts_options = options.texts
+        codes = [
+            (source or texts_options.source_language, target or texts_options.target_language)
+            for source, target in _codes_of([column], table, options=options, partitions=partitions)
+        ]
         texts = [(cell or b"").decode(errors="replace") for cell in column.cells]
-        found: set[tuple[str, str]] = set()
-        texts_of: dict[str, list[str]] = {}
+        found: set[tuple[Languages, str]] = set()
+        texts_of: dict[Languages, list[str]] = {}
         for code, text in zip(codes, texts, strict=True):
             texts_of.setdefault(code, []).append(text)
         for code, some in texts_of.items():
-            found |= {(code, each) for each in memory.find_corrections(some, target_language=code)}
+            found |= {(code, each) for each in memory.find_corrections(some, languages=code)}
         rows = column.arrange([each in found for each in zip(codes, texts, strict=True)])
         is_corrected = [
             known or (any(row) if isinstance(row, list) else bool(row))
@@ -350,11 +352,8 @@ def find_sentences(
     translator: Translator,
     partitions: Partitions = (),
     memory: Memory | None = None,
-) -> dict[tuple[Languages, Source], str]:
-    """Return the distinct sentences of a table; see `translate_table`.
-
-    The keys are languages and sources, and the values are the sentences.
-    """
+) -> set[tuple[Languages, str]]:
+    """Return the distinct sentences of a table, with their languages; see `translate_table`."""
     table, faults = _split_faults(table, options=options)
     columns, codes, chosen = _read_columns(
         table, faults=faults, options=options, partitions=partitions
@@ -365,11 +364,10 @@ def find_sentences(
         if is_chosen:
             cells.setdefault(code, []).append(cell)
     model = text_model(options, translator=translator, memory=memory)
-    found: dict[tuple[Languages, Source], str] = {}
+    found: set[tuple[Languages, str]] = set()
     for code, some in cells.items():
         with contextlib.suppress(UserError):  # the model lacks a language, so these rows will fail
-            sentences = model.between(code).find_sentences(some)
-            found |= {(code, source): text for source, text in sentences.items()}
+            found |= {(code, text) for text in model.between(code).find_sentences(some)}
     return found
 
 

@@ -4,7 +4,7 @@
 
 The program has the ids or pieces of all texts in memory, sorts them by length over all texts, and
 cuts them into batches. TensorFlow has one Python thread per copy of the model, and the threads take
-the batches in turn (`TensorFlowTranslator.translate_ids`). CTranslate2 has the batches in one queue
+the batches in turn (`TensorFlowTranslator.translate`). CTranslate2 has the batches in one queue
 (`translate_batch` with inter_threads). Each batch has the length limit of a job of `tt`, so that no
 sentence runs longer than in the job. The clock starts after the model is loaded and has translated
 one sentence. The program prints JSON: without --size, the texts per second of each batch size for a
@@ -63,6 +63,7 @@ def tensorflow_engine(
     """Return a function that translates batches of ids, and returns the number of target ids."""
     from tt.model.engines.machine import keep_freed_memory, set_threads
     from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+    from tt.model.engines.translator import Input
 
     keep_freed_memory()
     set_threads(given.threads)
@@ -73,7 +74,8 @@ def tensorflow_engine(
     pool = ThreadPoolExecutor(given.copies)
 
     def translate(batches: list[list[Any]]) -> int:
-        return sum(work.target_tokens for _, work in pool.map(translator.translate_ids, batches))
+        inputs = ([Input("", len(row) - 2, encoded=row) for row in batch] for batch in batches)
+        return sum(work.target_tokens for _, work in pool.map(translator.translate, inputs))
 
     return translate
 

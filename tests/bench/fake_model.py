@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tt.model.engines.translator import Hypothesis, Translation, Work
-from tt.model.text.vocabulary import UnknownParts
+from tt.model.engines.translator import Hypothesis, Input, Languages, Translation, Work
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.translate.job import TranslateRequest
@@ -18,19 +17,16 @@ class OneStep:
 
     decoding = Decoding()
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Return the bytes of each text."""
-        return [[2, *text.encode(), 3] for text in texts]
+    def prepare(
+        self, texts: list[str], *, languages: Languages = ("", ""), most_tokens: int | None = None
+    ) -> list[Input]:
+        """Return texts with one token per character."""
+        return [Input(text, len(text)) for text in texts]
 
-    def translate_ids(self, source_ids: list[list[int]]) -> tuple[list[Translation], Work]:
-        """Return the texts of the bytes."""
-        texts = [bytes(ids[1:-1]).decode() for ids in source_ids]
-        found = [Translation((Hypothesis(text, -1.0),)) for text in texts]
-        return found, Work(sources=len(texts))
-
-    def count_unknown(self, text: str) -> UnknownParts:
-        """Know every text."""
-        return UnknownParts(0, len(text), 0, len(text))
+    def translate(self, inputs: list[Input]) -> tuple[list[Translation], Work]:
+        """Return the texts."""
+        found = [Translation((Hypothesis(each.text, -1.0),)) for each in inputs]
+        return found, Work(sources=len(inputs))
 
     def is_input_error(self, error: Exception) -> bool:
         """Fail for no text."""

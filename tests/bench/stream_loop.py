@@ -52,7 +52,7 @@ def make_ctranslate2(model: str, decoding: Decoding, size: int) -> Callable[[lis
 def make_tensorflow(model: str, decoding: Decoding, size: int) -> Callable[[list[str]], list[str]]:
     """Return a function that translates texts with only the engine tensorflow."""
     translator: Any = load_translator(model, decoding=decoding, engine=Engine(), threads=cores())
-    return lambda texts: [each.text for each in translator.translate(texts)]
+    return lambda texts: [each.text for each in translator.translate(translator.prepare(texts))[0]]
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """A stream with a fake model in its own process, and helpers for its messages."""
 
+import dataclasses
 import os
 import resource
 import signal
@@ -29,28 +30,28 @@ class Slow(Reverser):
         super().__init__()
         self._seconds = seconds
 
-    def translate_ids(self, source_ids, **settings):
+    def translate(self, inputs):
         time.sleep(self._seconds)
-        return super().translate_ids(source_ids)
+        return super().translate(inputs)
 
 
 class Paced(Reverser):
     """Takes 5 ms per text."""
 
-    def translate_ids(self, source_ids, **settings):
-        time.sleep(0.005 * len(source_ids))
-        return super().translate_ids(source_ids)
+    def translate(self, inputs):
+        time.sleep(0.005 * len(inputs))
+        return super().translate(inputs)
 
 
 class Wordy(Reverser):
     """Makes long translations of texts that begin with w."""
 
-    def translate_ids(self, source_ids, **settings):
+    def translate(self, inputs):
         long = [
-            [*ids[:1], *ids[1:-1] * (500 if chr(ids[1]) == "w" else 1), *ids[-1:]]
-            for ids in source_ids
+            dataclasses.replace(each, encoded=each.encoded * (500 if each.text[:1] == "w" else 1))
+            for each in inputs
         ]
-        return super().translate_ids(long)
+        return super().translate(long)
 
 
 LOADERS = {

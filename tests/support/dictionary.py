@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 
-from tt.model.engines.translator import Hypothesis, ScoredText, Translation, Work
-from tt.model.text.vocabulary import UnknownParts
+from tt.model.engines.translator import Hypothesis, Input, ScoredText, Translation, Work
 from tt.model.transformer.search_options import Decoding
 
-BOS, EOS = 2, 3
 LEXICON = {
     "a": "un", "about": "sobre", "and": "y", "are": "son", "ball": "balón", "big": "grande",
     "art": "arte", "bold": "negrita", "book": "libro", "box": "caja", "brown": "marrón",
@@ -31,7 +29,6 @@ _ADJECTIVES = frozenset(["big", "brown", "good", "green", "new", "old", "red", "
 _NOUNS = frozenset(
     ["ball", "book", "box", "car", "cat", "dog", "dogs", "house", "man", "number", "order", "page"]
 )
-_FIRST_WORD = 0x110000  # the id of the first word of the dictionary, after all code points
 _TOKEN = re.compile(r"⟦\d+⟧|[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+|\s+|.", re.DOTALL)
 _KNOWN, _ALONE, _MISSING = -0.1, -2.0, -6.0  # log-probabilities of a word of the translation
 
@@ -52,36 +49,38 @@ class Dictionary:
 
     def __init__(self, lexicon=None):
         self._lexicon = LEXICON | (lexicon or {})
-        words = [each for each in self._lexicon if each.isalpha()]
-        self._words = {word: _FIRST_WORD + i for i, word in enumerate(words)}
+        self._words = {each: i for i, each in enumerate(self._lexicon) if each.isalpha()}
         self.translated: list[str] = []  # the texts in the order of their translation
 
-    def encode(self, texts):
-        """Return ids of words and code points between BOS and EOS, without invisible characters."""
-        return [[BOS, *self._find_ids(text), EOS] for text in texts]
+    def prepare(self, texts, *, languages=("", ""), most_tokens=None):
+        """Return texts without invisible characters; words of the dictionary are tokens."""
+        inputs = []
+        for text in texts:
+            cleaned = self.clean(text)
+            tokens = _TOKEN.findall(cleaned)
+            sizes = [1 if token in self._words else len(token) for token in tokens]
+            ranks = [
+                0x110000 + self._words[token] if token in self._words else max(map(ord, token))
+                for token in tokens
+            ]
+            inputs.append(Input(text, sum(sizes), (), max(ranks, default=0), cleaned))
+        return inputs
 
-    def _find_ids(self, text):
-        visible = "".join(c for c in text if c.isprintable() or c.isspace())
-        ids = []
-        for token in _TOKEN.findall(" ".join(visible.split())):
-            ids += [self._words[token]] if token in self._words else map(ord, token)
-        return ids
+    def clean(self, text):
+        """Return the normalized text."""
+        return " ".join("".join(c for c in text if c.isprintable() or c.isspace()).split())
 
-    def _decode(self, ids):
-        words = [*self._words]
-        return "".join(chr(i) if i < _FIRST_WORD else words[i - _FIRST_WORD] for i in ids[1:-1])
-
-    def translate_ids(self, source_ids):
-        texts = [self._decode(ids) for ids in source_ids]
+    def translate(self, inputs):
+        texts = [each.encoded for each in inputs]
         self.translated += texts
-        tokens = sum(map(len, source_ids))
+        tokens = sum(each.length + 2 for each in inputs)
         work = Work(
             sources=len(texts), source_tokens=tokens, padded_tokens=tokens, target_tokens=tokens
         )
-        made = map(self.translate, texts)
+        made = map(self.translate_text, texts)
         return [Translation((Hypothesis(text, -len(text.split())),)) for text in made], work
 
-    def translate(self, text):
+    def translate_text(self, text):
         """Return the translation of a text."""
         tokens = _TOKEN.findall(text)
         for i in range(len(tokens) - 2):
@@ -99,17 +98,17 @@ class Dictionary:
             return token
         return found[0].upper() + found[1:] if is_capital else found
 
-    def score_texts(self, source_ids, texts):
+    def score(self, pairs):
         """Give a low score to a word that the translation of the source lacks or moves."""
         found = []
-        for ids, text in zip(source_ids, texts, strict=True):
-            made = self._read_words(self.translate(self._decode(ids)))
-            pairs = set(itertools.pairwise(made))
+        for source, text in pairs:
+            made = self._read_words(self.translate_text(source.encoded))
+            made_pairs = set(itertools.pairwise(made))
             words = self._read_words(text)
             scores = []
             for i, word in enumerate(words):
                 near = {*itertools.pairwise(words[max(i - 1, 0) : i + 2])}
-                is_known = not pairs.isdisjoint(near) or len(words) == 1
+                is_known = not made_pairs.isdisjoint(near) or len(words) == 1
                 scores.append((_KNOWN if is_known else _ALONE) if word in made else _MISSING)
             ends = [each.end() for each in _TOKEN.finditer(text) if not each[0].isspace()]
             found.append(ScoredText(ends, scores))
@@ -117,9 +116,6 @@ class Dictionary:
 
     def _read_words(self, text):
         return [each.lower() for each in _TOKEN.findall(text) if not each.isspace()]
-
-    def count_unknown(self, text):
-        return UnknownParts(0, len(text), 0, len(text))
 
     def is_input_error(self, error):
         return isinstance(error, ValueError)
@@ -131,17 +127,17 @@ class Copier(Dictionary):
     Like a model, it writes one space for several spaces.
     """
 
-    def encode(self, texts):
-        return [[BOS, *map(ord, text), EOS] for text in texts]
+    def clean(self, text):
+        return text
 
-    def translate(self, text):
+    def translate_text(self, text):
         return re.sub(" +", " ", text)
 
-    def score_texts(self, source_ids, texts):
+    def score(self, pairs):
         """Give a low score to the words that the source lacks. These words must be adjacent."""
         found = []
-        for ids, text in zip(source_ids, texts, strict=True):
-            source = self._decode(ids)
+        for each, text in pairs:
+            source = each.encoded
             first = _count_same(source, text)
             same = _count_same(source[first:][::-1], text[first:][::-1])
             last = len(text) - same

@@ -5,12 +5,8 @@ from __future__ import annotations
 import io
 import re
 
-from tt.model.engines.translator import Hypothesis, Translation, Work
-from tt.model.text.vocabulary import UNK_ID, UnknownParts
+from tt.model.engines.translator import Hypothesis, Input, Translation, Work
 from tt.model.transformer.search_options import Decoding
-
-BOS, EOS = 2, 3
-
 
 UNKNOWN = "ж"  # the only letter that is not in the Reverser's vocabulary
 
@@ -35,8 +31,9 @@ class Reverser:
 
     Figures are not reversed, because `tt` would repair them.
 
-    Ids are code points between BOS and EOS, or UNK. If a source contains a letter of
-    `encode_poison` or `poison`, `fault` is raised when the source is encoded or translated.
+    Characters are tokens, and encodings are texts without invisible characters. If a source
+    contains a letter of `encode_poison` or `poison`, `fault` is raised when the source is prepared
+    or translated.
     `crash_at` and `fail_at` are for jobs, whose workers load their own Reverser.
     """
 
@@ -47,22 +44,29 @@ class Reverser:
         self.encode_poison = encode_poison
         self.fault = fault or ValueError("bad\nid")
         self.n_best = n_best
-        self.calls: list[list[str]] = []  # the texts of each call of `translate_ids`
+        self.calls: list[list[str]] = []  # the texts of each call of `translate`
 
     @property
     def translated(self) -> list[str]:
         return [text for call in self.calls for text in call]
 
-    def encode(self, texts):
+    def prepare(self, texts, *, languages=("", ""), most_tokens=None):
         if set(self.encode_poison) & set("".join(texts)):
             raise self.fault
+        most = None if most_tokens is None else most_tokens - 2
         return [
-            [BOS, *(UNK_ID if each == UNKNOWN else ord(each) for each in cleaned), EOS]
-            for cleaned in (text.replace("\u200b", "").strip() for text in texts)
+            Input(
+                text,
+                len(cleaned),
+                tuple(each for each in cleaned if each == UNKNOWN),
+                max(map(ord, cleaned), default=0),
+                cleaned[:most],
+            )
+            for text, cleaned in ((text, text.replace("\u200b", "").strip()) for text in texts)
         ]
 
-    def translate_ids(self, source_ids):
-        texts = ["".join(map(chr, ids[1:-1])).replace(chr(UNK_ID), UNKNOWN) for ids in source_ids]
+    def translate(self, inputs):
+        texts = [each.encoded for each in inputs]
         self.calls.append(texts)
         assert crash_at.isdisjoint(texts), "the worker dies here"
         for text in texts:
@@ -78,17 +82,13 @@ class Reverser:
             )
             for text in texts
         ]
-        tokens = sum(map(len, source_ids))
-        padded = max(map(len, source_ids), default=0) * len(source_ids)
+        sizes = [len(text) + 2 for text in texts]
+        tokens = sum(sizes)
+        padded = max(sizes, default=0) * len(sizes)
         work = Work(
             sources=len(texts), source_tokens=tokens, padded_tokens=padded, target_tokens=tokens
         )
         return found, work
-
-    def count_unknown(self, text):
-        """Count each character as a letter and as a token."""
-        unknown = text.count(UNKNOWN)
-        return UnknownParts(unknown, len(text), unknown, len(text))
 
     def is_input_error(self, error):
         return isinstance(error, ValueError)

@@ -107,8 +107,8 @@ def add_training(table, options, *, expected, devices, compute_type):
 def scores_of(translator):
     """Return the mean log-probability per token of each held-out translation."""
     pairs = held_out_pairs()
-    ids = translator.encode([pair.source for pair in pairs])
-    scored = translator.score_texts(ids, [pair.target for pair in pairs])
+    inputs = translator.prepare([pair.source for pair in pairs])
+    scored = translator.score([*zip(inputs, (pair.target for pair in pairs), strict=True)])
     return [statistics.fmean(each.scores) for each in scored]
 
 
@@ -125,11 +125,11 @@ def add_engine(table, name, *, compute_types, sentences, load):
         place = f"{name}, {compute_type}, 1 device"
         value, row = f"{worst:.5f}", f"difference of given texts' scores, {place}"
         table.add(row, value, limit=f"at most {limit}", is_met=worst <= limit)
-        ids = translator.encode([source for source, _ in train_pairs()[:sentences]])
-        translator.translate_ids(ids[:64])  # a warm-up
+        inputs = translator.prepare([source for source, _ in train_pairs()[:sentences]])
+        translator.translate(inputs[:64])  # a warm-up
         start = time.monotonic()
-        translator.translate_ids(ids)
-        speed = len(ids) / (time.monotonic() - start)
+        translator.translate(inputs)
+        speed = len(inputs) / (time.monotonic() - start)
         table.add(f"translation, {place}", f"{speed:,.1f} sentences/s")
 
 

@@ -9,6 +9,7 @@ import sentencepiece
 import tensorflow as tf
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
+from tt.model.engines.translator import Input
 from tt.model.formats.weights import save_model
 from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import (
@@ -148,3 +149,14 @@ def with_weight(model_folder, output, value, *, name="inner/kernel"):
     vocabularies = translator.vocabularies
     save_model(translator.model, output, vocabulary_folder=model_folder, vocabularies=vocabularies)
     return output
+
+
+def inputs_of(translator, rows):
+    """Return an engine's inputs for rows of ids with BOS and EOS."""
+    convert = translator.tokens.convert if hasattr(translator, "tokens") else list
+    return [Input("", len(row) - 2, encoded=convert(row)) for row in rows]
+
+
+def translated(translator, texts):
+    """Return the translations of texts."""
+    return translator.translate(translator.prepare(texts))[0]

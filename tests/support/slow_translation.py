@@ -19,9 +19,9 @@ PAUSE = 0.02  # seconds, during the translation and during the write of a unit
 class SlowReverser(Reverser):
     """A slow translator, so that a kill interrupts its work."""
 
-    def translate_ids(self, source_ids):
+    def translate(self, inputs):
         time.sleep(PAUSE)
-        return super().translate_ids(source_ids)
+        return super().translate(inputs)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import last_error, run
+from models import translated
 from toy import write_dataset
 from trainers import eagerly
 
@@ -61,7 +62,7 @@ def test_model_is_averaged_and_exported(folder):
     assert run("export", "mean", "--format", "ctranslate2", "--output", "ct2") == 0
     assert run("export", "mean", "--format", "saved-model", "--output", "saved") == 0
     translator = TensorFlowTranslator.load("mean", decoding=Decoding(beam_size=1))
-    assert len(translator.translate(["one two three"])) == 1
+    assert len(translated(translator, ["one two three"])) == 1
 
 
 def test_attention_has_the_layers_of_each_side(folder, capsys):

@@ -21,7 +21,7 @@ from tt.model.engines import machine as machine_module
 from tt.model.engines.ctranslate2_engine import CTranslate2Translator
 from tt.model.engines.loading import load_translator
 from tt.model.engines.machine import explain_missing_cublas
-from tt.model.engines.translator import Engine, between, count_used_gpus
+from tt.model.engines.translator import Engine, count_used_gpus
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
 
@@ -53,8 +53,8 @@ def load(folder, **engine):
     )
 
 
-def translate(translator, texts=TEXTS):
-    found, _ = translator.translate_ids(translator.encode(texts))
+def translate(translator, texts=TEXTS, **options):
+    found, _ = translator.translate(translator.prepare(texts, **options))
     return [each.text for each in found]
 
 
@@ -72,10 +72,9 @@ def test_gpus_that_compute_are_used(model, use_gpus, device, caplog):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_each_kind_of_model_can_translate_the_first_token(name, tmp_path, use_gpus, caplog):
     layout = LAYOUTS[name](tmp_path)
-    source, target = layout.languages
     gpus = use_gpus(FakeGpus(1))
-    translator = between(load(layout.folder), source=source, target=target)
-    assert len(translate(translator)) == len(TEXTS)
+    translator = load(layout.folder)
+    assert len(translate(translator, languages=layout.languages)) == len(TEXTS)
     assert (gpus.loaded, caplog.text) == (["cuda"], "")
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import tensorflow as tf
-from models import full_logits, random_rows, with_weight, write_model
+from models import full_logits, inputs_of, random_rows, with_weight, write_model
 from toy import toy_sentences
 
 from tt.model.engines.loading import convert, load_translator
@@ -55,7 +55,7 @@ def load(folder, engine, decoding=GREEDY, **options):
 
 
 def translate(translator, texts=TEXTS):
-    found, _ = translator.translate_ids(translator.encode(texts))
+    found, _ = translator.translate(translator.prepare(texts))
     return found
 
 
@@ -79,9 +79,10 @@ def log_probability(model, source, target, *, pieces=14):
 
 def test_both_engines_have_equal_greedy_translations(model_folder):
     ours, theirs = load(model_folder, TENSORFLOW), load(model_folder, CTRANSLATE2)
-    ids = ours.encode(TEXTS)
-    assert theirs.encode(TEXTS) == ids
-    (expected, expected_work), (found, work) = ours.translate_ids(ids), theirs.translate_ids(ids)
+    inputs = ours.prepare(TEXTS)
+    assert theirs.prepare(TEXTS) == inputs
+    expected, expected_work = ours.translate(inputs)
+    found, work = theirs.translate(theirs.prepare(TEXTS))
     assert len(set(best_texts(expected))) > 150, "the model does not distinguish sentences"
     assert best_texts(found) == best_texts(expected)
     assert work == expected_work
@@ -111,7 +112,7 @@ def test_batching_does_not_change_translations(model_folder, beam_size, more):
     """With two extra tokens, each source of a batch has its own limit."""
     fields = {"beam_size": beam_size, "n_best": beam_size, "max_extra_tokens": more}
     translator = load(model_folder, CTRANSLATE2, Decoding(**fields))
-    assert translator.translate_ids([])[0] == []
+    assert translator.translate([])[0] == []
     texts = TEXTS[:60]
     together = translate(translator, texts)
     alone = [translate(translator, [text])[0] for text in texts]
@@ -133,9 +134,10 @@ def test_scores_are_log_probabilities_and_rank_the_hypotheses(model_folder, no_r
     )
     translator = load(model_folder, CTRANSLATE2, decoding)
     model = TensorFlowTranslator.load(model_folder).model
-    ids = translator.encode(TEXTS[:12])
+    vocabulary = load_vocabularies(model_folder).source
+    ids = vocabulary.encode(TEXTS[:12])
     for source, translation in zip(ids, translate(translator, TEXTS[:12]), strict=True):
-        targets = [row[1:] for row in translator.encode([h.text for h in translation.hypotheses])]
+        targets = [row[1:] for row in vocabulary.encode([h.text for h in translation.hypotheses])]
         assert len(targets) > 1
         expected = [log_probability(model, source, target) for target in targets]
         assert [h.score for h in translation.hypotheses] == pytest.approx(expected, abs=2e-3)
@@ -161,7 +163,7 @@ def test_greedy_scores_do_not_count_the_eos_at_the_limit(random_model, no_repeat
     model = TensorFlowTranslator.load(random_model).model
     target = load_vocabularies(random_model).target
     rows = random_rows(translator, count=100)
-    found, _ = translator.translate_ids(rows)
+    found, _ = translator.translate(inputs_of(translator, rows))
     best = [each.hypotheses[0] for each in found]
     assert 20 < sum(not each.is_complete for each in best) < 100
     for row, hypothesis in zip(rows, best, strict=True):
@@ -178,7 +180,7 @@ def test_translations_at_the_limit_are_incomplete(random_model, engine, beam_siz
     short = Decoding(beam_size=beam_size, n_best=beam_size, max_length_ratio=0, max_extra_tokens=3)
     translator = load(random_model, engine, short)
     rows = random_rows(translator, count=100)
-    found, _ = translator.translate_ids(rows)
+    found, _ = translator.translate(inputs_of(translator, rows))
     hypotheses = [h for translation in found for h in translation.hypotheses]
     target = load_vocabularies(random_model).target
     for hypothesis in hypotheses:
@@ -190,7 +192,7 @@ def test_translations_at_the_limit_are_incomplete(random_model, engine, beam_siz
 def test_source_beyond_the_positions_is_an_input_error(model_folder):
     translator = load(model_folder, CTRANSLATE2)
     with pytest.raises(ValueError, match="a source has 2,049 ids") as caught:
-        translator.translate_ids([[BOS_ID, *[5] * 2047, EOS_ID]])
+        translator.translate(inputs_of(translator, [[BOS_ID, *[5] * 2047, EOS_ID]]))
     assert translator.is_input_error(caught.value)
     assert not translator.is_input_error(MemoryError())
     with pytest.raises(
@@ -224,7 +226,7 @@ def without_memory(translator, engine, monkeypatch, *, fits):
         search = translator._search
 
         def fail(sources, *, limit):
-            longest = max(map(len, sources)) + 2  # BOS and EOS
+            longest = max(map(len, sources))
             check(len(sources), longest, RuntimeError("CUDA failed: out of memory"))
             return search(sources, limit=limit)
 
@@ -235,14 +237,14 @@ def without_memory(translator, engine, monkeypatch, *, fits):
 @pytest.mark.parametrize("engine", [TENSORFLOW, CTRANSLATE2], ids=lambda engine: engine.name)
 def test_lack_of_memory_shrinks_batches_permanently(model_folder, monkeypatch, engine):
     translator = load(model_folder, engine)
-    ids = translator.encode(TEXTS)
-    expected, undisturbed = translator.translate_ids(ids)
+    inputs = translator.prepare(TEXTS)
+    expected, undisturbed = translator.translate(inputs)
     failures = without_memory(translator, engine, monkeypatch, fits=600)
-    found, work = translator.translate_ids(ids)
+    found, work = translator.translate(inputs)
     assert best_texts(found) == best_texts(expected)
     assert work.memory_backoffs == len(failures) == 2  # the budget shrinks from 2,400 to 600
     assert (work.sources, work.source_tokens) == (300, undisturbed.source_tokens)
-    again, work = translator.translate_ids(ids)
+    again, work = translator.translate(inputs)
     assert best_texts(again) == best_texts(expected)
     assert (work.memory_backoffs, len(failures)) == (0, 2)
     without_memory(translator, engine, monkeypatch, fits=7)  # less than the longest source
@@ -262,7 +264,7 @@ from tt.model.engines.translator import Engine
 translator = load_translator(
     sys.argv[1], decoding=Decoding(beam_size=1), engine=Engine(name="ctranslate2"), threads=1
 )
-found, _ = translator.translate_ids(translator.encode(sys.argv[2:]))
+found, _ = translator.translate(translator.prepare(sys.argv[2:]))
 print([translation.text for translation in found])
 """
 

@@ -68,9 +68,9 @@ def test_only_scores_within_the_limit_pass(tmp_path, difference, result):
     def load(compute_type, *, is_cpu):
         score = -1.0 if is_cpu else -1.0 - difference * SCORE_LIMITS[compute_type]
         return SimpleNamespace(
-            encode=list,
-            score_texts=lambda ids, texts: [SimpleNamespace(scores=[score, score])] * len(texts),
-            translate_ids=lambda ids: None,
+            prepare=list,
+            score=lambda pairs: [SimpleNamespace(scores=[score, score])] * len(pairs),
+            translate=lambda inputs: None,
         )
 
     table = Table(tmp_path / "table.md")

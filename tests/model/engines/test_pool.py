@@ -31,21 +31,20 @@ def test_each_device_has_the_model_and_gives_the_same_translations(trained_toy, 
     monkeypatch.setattr(loading, "gpu_devices", lambda: CPUS)
     pool = load_translator(str(trained_toy.run), decoding=Decoding(), engine=Engine())
     translators = [pool._free.get() for _ in CPUS]
-    ids = pool.encode(SOURCES)
-    expected = one.translate_ids(ids)
+    inputs = pool.prepare(SOURCES)
+    expected = one.translate(inputs)
     for device, translator in zip(CPUS, translators, strict=True):
         for variable in translator.model.trainable_variables:
             assert variable.value.device.endswith(device)
-        assert translator.translate_ids(ids) == expected
+        assert translator.translate(inputs) == expected
         result = translator._search(tf.constant([[2, 5, 3]]))
         assert result.scores.backing_device.endswith(device)
-    assert pool.count_unknown("👍 zz") == one.count_unknown("👍 zz")
     assert pool.is_input_error(ValueError())
     assert not pool.is_input_error(KeyError())
     assert count_used_gpus(pool) == 2
     for translator in translators:
         pool._free.put(translator)
-    divided, _ = use_all_devices(pool).translate_ids(ids)
+    divided, _ = use_all_devices(pool).translate(inputs)
     assert [each.text for each in divided] == [each.text for each in expected[0]]
 
 
@@ -75,24 +74,24 @@ def test_engines_and_wrappers_have_the_same_methods(translators):
 
     for name, translator in translators.items():
         found = methods(translator)
-        if "ctranslate2" in name:  # only these models may have several languages
-            assert found.pop("between") == ["source", "target"]
         if name == "tensorflow":  # for validation, for the Python API, and for attention weights
-            for own in ("load", "translate", "search_ids", "model"):
+            for own in ("load", "search_ids", "model"):
                 del found[own]
         assert found == {
-            "count_unknown": ["text"],
-            "encode": ["texts"],
             "is_input_error": ["error"],
-            "score_texts": ["source_ids", "texts"],
-            "translate_ids": ["source_ids"],
+            "prepare": ["texts", "languages", "most_tokens"],
+            "score": ["pairs"],
+            "translate": ["inputs"],
         }, name
 
 
 def test_links_of_words_come_from_the_model_on_each_device(translators):
     source = SOURCES[0]
     pair = Pair(source, " ".join(reversed(source.split())), cuts=(source.index(" "),))
-    links = {name: find_links([pair], translator=each) for name, each in translators.items()}
+    links = {
+        name: find_links([pair], translator=each, languages=("", ""))
+        for name, each in translators.items()
+    }
     expected = links["tensorflow"][pair].links
     for name, found in links.items():
         assert found[pair].is_certain, name
@@ -103,48 +102,48 @@ def test_links_of_words_come_from_the_model_on_each_device(translators):
 class Counting:
     """A translator that records the maximum number of simultaneous calls."""
 
-    decoding = encode = count_unknown = is_input_error = None
+    decoding = prepare = is_input_error = None
 
     def __init__(self):
         self.scored = 0
         self.running = self.most = self.calls = 0
         self.both_run = threading.Barrier(2)
 
-    def translate_ids(self, source_ids):
+    def translate(self, inputs):
         self.running += 1
         self.calls += 1
         self.most = max(self.most, self.running)
         if self.calls == 1:  # both devices must be in use at the same time
             self.both_run.wait(30)
         self.running -= 1
-        if source_ids == [[0]]:
+        if inputs == [0]:
             raise KeyError("no such source")
-        return source_ids, Work()
+        return inputs, Work()
 
-    def score_texts(self, source_ids, texts):
+    def score(self, pairs):
         assert self.running == 0, "the device is also translating"
         self.scored += 1
-        return texts
+        return pairs
 
 
 def test_each_device_has_one_caller_at_a_time():
     first, second = Counting(), Counting()
     second.both_run = first.both_run
     pool = TranslatorPool([first, second])
-    calls = [[[number]] for number in range(1, 41)]
+    calls = [[number] for number in range(1, 41)]
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda ids: pool.translate_ids(ids)[0], calls))
+        found = list(threads.map(lambda inputs: pool.translate(inputs)[0], calls))
     assert found == calls
     assert (first.most, second.most) == (1, 1)
     assert first.calls + second.calls == 40
     # A device is free again after an error.
     for _ in range(3):
         with pytest.raises(KeyError, match="no such source"):
-            pool.translate_ids([[0]])
-    assert pool.translate_ids([[5]])[0] == [[5]]
+            pool.translate([0])
+    assert pool.translate([5])[0] == [5]
     # Scoring takes turns with translating.
     for _ in range(4):
-        assert pool.score_texts([[5]], ["five"]) == ["five"]
+        assert pool.score([(5, "five")]) == [(5, "five")]
     assert (first.scored, second.scored) == (2, 2)
 
 

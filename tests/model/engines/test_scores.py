@@ -51,7 +51,7 @@ def load_once(folder):
 
 
 def score(translator, sources, texts):
-    return translator.score_texts(translator.encode(sources), texts)
+    return translator.score([*zip(translator.prepare(sources), texts, strict=True)])
 
 
 def brute_force(folder, source, text, *, engine):
@@ -63,7 +63,8 @@ def brute_force(folder, source, text, *, engine):
     """
     translator = load_once(folder)
     vocabulary = translator.vocabularies.target
-    [ids], [target] = translator.encode([source]), vocabulary.encode([text])
+    [ids] = translator.vocabularies.source.encode([source])
+    [target] = vocabulary.encode([text])
     logits = full_logits(translator.model, ids, target[:-1]).astype(np.float64)
     if engine is CTRANSLATE2:
         logits[:, :EOS_ID] = logits[:, vocabulary.piece_count :] = -np.inf
@@ -89,7 +90,7 @@ def test_scores_equal_the_full_pass(model_folder, random_model, engine):
 @ENGINES
 def test_sum_with_eos_is_the_score_of_the_translation(model_folder, engine, beam_size):
     translator = load(model_folder, engine, beam_size=beam_size)
-    made, _ = translator.translate_ids(translator.encode(TEXTS))
+    made, _ = translator.translate(translator.prepare(TEXTS))
     assert all(each.hypotheses[0].is_complete for each in made)
     found = score(translator, TEXTS, [each.text for each in made])
     for source, translation, scored in zip(TEXTS, made, found, strict=True):
@@ -128,7 +129,7 @@ def test_batches_do_not_change_scores(model_folder, engine):
 @ENGINES
 def test_empty_texts_have_no_scores(model_folder, engine):
     translator = load(model_folder, engine)
-    assert translator.score_texts([], []) == []
+    assert translator.score([]) == []
     assert score(translator, ["one"], [""]) == [ScoredText([], [])]
     assert score(translator, ["one"], [" "]) == [ScoredText([], [])]
     alone, longer, nothing = score(translator, ["one two"] * 3, ["two", "two one", ""])

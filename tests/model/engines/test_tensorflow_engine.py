@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from models import with_weight
+from models import translated, with_weight
 from toy import toy_sentences
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
@@ -34,9 +34,9 @@ def model_folder(trained_toy):
 
 @pytest.mark.usefixtures("eager")
 def test_export_can_be_moved(model_folder, tmp_path):
-    before = TensorFlowTranslator.load(model_folder).translate(SENTENCES)
+    before = translated(TensorFlowTranslator.load(model_folder), SENTENCES)
     shutil.copytree(model_folder, tmp_path / "elsewhere")
-    assert TensorFlowTranslator.load(tmp_path / "elsewhere").translate(SENTENCES) == before
+    assert translated(TensorFlowTranslator.load(tmp_path / "elsewhere"), SENTENCES) == before
     assert model_fingerprint(tmp_path / "elsewhere") == model_fingerprint(model_folder)
 
 
@@ -45,14 +45,15 @@ def test_export_can_be_moved(model_folder, tmp_path):
 def test_batching_does_not_change_translations(model_folder, beam_size):
     decoding = Decoding(beam_size=beam_size)
     translator = TensorFlowTranslator.load(model_folder, decoding=decoding)
-    together = translator.translate(SENTENCES)
+    together = translated(translator, SENTENCES)
     assert len({t.text for t in together}) > 1, "the model does not distinguish sentences"
-    assert [translator.translate([s])[0].text for s in SENTENCES] == [t.text for t in together]
-    backwards = translator.translate(SENTENCES[::-1])[::-1]
+    assert [translated(translator, [s])[0].text for s in SENTENCES] == [t.text for t in together]
+    backwards = translated(translator, SENTENCES[::-1])[::-1]
     assert [t.text for t in backwards] == [t.text for t in together]
     tiny = TensorFlowTranslator.load(
         model_folder, decoding=Decoding(beam_size=beam_size, batch_tokens=8)
-    ).translate(SENTENCES)
+    )
+    tiny = translated(tiny, SENTENCES)
     assert [t.text for t in tiny] == [t.text for t in together]
     np.testing.assert_allclose([t.score for t in tiny], [t.score for t in together], atol=1e-4)
 
@@ -62,7 +63,7 @@ def test_greedy_search_equals_decoding_the_full_prefix_in_each_step(model_folder
         model_folder, decoding=Decoding(beam_size=1, max_extra_tokens=6)
     )
     model = translator.model
-    for ids in translator.encode(SENTENCES):
+    for ids in (each.encoded for each in translator.prepare(SENTENCES)):
         prefix = [BOS_ID]
         while prefix[-1] != EOS_ID:
             output = model(tf.constant([ids]), target=tf.constant([prefix]))
@@ -97,13 +98,21 @@ def test_length_limits(options, expected):
     assert [decoding.length_limit(length) for length in lengths] == limits  # for CTranslate2
 
 
-@pytest.mark.usefixtures("eager")
-def test_empty_texts_have_empty_translations(model_folder):
+def test_lengths_are_of_the_normalized_text(model_folder):
     translator = TensorFlowTranslator.load(model_folder)
-    found = translator.translate(["", "one two", " \u2028", "\u200b\x07"])
-    assert [(found[i].text, found[i].score) for i in (0, 2, 3)] == [("", 0.0)] * 3
-    assert found[1] == translator.translate(["one two"])[0]
-    assert translator.translate([]) == []
+    inputs = translator.prepare(["", "one two", " \u2028", "\u200b\x07", "one \u200b two"])
+    assert [each.length for each in inputs] == [0, 2, 0, 0, 2]
+    assert inputs[1].encoded == inputs[4].encoded
+    assert translator.translate([])[0] == []
+
+
+@pytest.mark.usefixtures("eager")
+def test_longer_texts_are_truncated(model_folder):
+    translator = TensorFlowTranslator.load(model_folder)
+    whole, beginning = translator.prepare(["one two three four", "one two"])
+    truncated, short = translator.prepare(["one two three four", "one two"], most_tokens=4)
+    assert (truncated, short) == (whole, beginning), "the length is that of the whole text"
+    assert truncated.encoded == short.encoded == beginning.encoded != whole.encoded
 
 
 def test_folders_without_a_valid_model_are_refused(model_folder, tmp_path):
@@ -135,7 +144,7 @@ def test_overflowing_weights_fail_the_job(model_folder, tmp_path, beam_size):
     folder = with_weight(model_folder, tmp_path / "model", 3e38)
     translator = TensorFlowTranslator.load(folder, decoding=Decoding(beam_size=beam_size))
     with pytest.raises(NotFiniteError, match="gives no translation a probability, because its"):
-        translator.translate(SENTENCES)
+        translated(translator, SENTENCES)
     cells = [sentence.encode() for sentence in SENTENCES]
     with pytest.raises(NotFiniteError):  # because the harmless test text also fails
         translate_texts(cells, translator=translator, options=TextOptions())
@@ -166,7 +175,7 @@ def test_float16_translates_like_float32(trained_toy, beam_size, no_repeat_ngram
     half = TensorFlowTranslator.load(trained_toy.run, decoding=decoding, compute_type="float16")
     assert half.model.compute_dtype == "float16"
     texts = [source for source, _ in toy_sentences(60, seed=11)]  # 1 to 6 words, so much padding
-    expected, found = full.translate(texts), half.translate(texts)
+    expected, found = translated(full, texts), translated(half, texts)
     assert sum(a.text == b.text for a, b in zip(expected, found, strict=True)) >= 57
     for a, b in zip(expected, found, strict=True):
         if a.text == b.text:

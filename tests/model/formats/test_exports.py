@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from command_line import last_error, run
-from models import ROWS, random_rows, write_model
+from models import ROWS, random_rows, translated, write_model
 
 from tt.model.engines.batching import pad
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
@@ -232,8 +232,8 @@ def test_copy_contains_only_the_files_for_translation(one_model, tmp_path):
     assert names == {CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, SHARED_MODEL}
     assert {path.name for path in (tmp_path / "deep").iterdir()} == {"copy"}
     texts = ["vocabulary1 vocabulary2", "vocabulary3"]
-    expected = TensorFlowTranslator.load(one_model).translate(texts)
-    assert TensorFlowTranslator.load(tmp_path / "deep/copy").translate(texts) == expected
+    expected = translated(TensorFlowTranslator.load(one_model), texts)
+    assert translated(TensorFlowTranslator.load(tmp_path / "deep/copy"), texts) == expected
 
 
 def test_only_exports_are_overwritten_and_only_on_request(one_model, tmp_path, monkeypatch):
@@ -302,7 +302,7 @@ def test_export_to_a_full_disk_is_an_error(one_model, tmp_path, name):
     )
     assert list(tmp_path.iterdir()) == ([output] if overwrite else [])
     if overwrite:  # the earlier export is complete
-        assert TensorFlowTranslator.load(output).translate(["vocabulary1"])
+        assert translated(TensorFlowTranslator.load(output), ["vocabulary1"])
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

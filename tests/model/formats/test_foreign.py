@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import shutil
 
@@ -10,7 +11,7 @@ import pytest
 from foreign_models import ENGLISH, LAYOUTS, argos, marian, opus, pack_argos, train_pieces
 
 from tt.model.engines.loading import check_engine, load_translator
-from tt.model.engines.translator import Engine, between
+from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.model.formats.archives import open_package
 from tt.model.formats.foreign import is_foreign, open_foreign
@@ -34,12 +35,12 @@ def load(layout, decoding=GREEDY, folder=None):
     translator = load_translator(
         str(folder or layout.folder), decoding=decoding, engine=Engine(), threads=1
     )
-    source, target = layout.languages
-    return between(translator, source=source, target=target)
+    translator.prepare = functools.partial(translator.prepare, languages=layout.languages)
+    return translator
 
 
 def translate(translator, texts=TEXTS, **options):
-    found, _ = translator.translate_ids(translator.encode(texts), **options)
+    found, _ = translator.translate(translator.prepare(texts), **options)
     return found
 
 
@@ -103,10 +104,12 @@ def test_vocabulary_may_contain_tokens_that_sentencepiece_lacks(layouts):
     tokens = json.loads((layout.folder / "shared_vocabulary.json").read_text())
     # This letter is only in the SentencePiece model of the other side.
     letter = next(t for t in tokens if len(t) == 1 and layout.source.piece_to_id(t) == 0)
-    [ids] = translator.encode([f"a {letter}"])
-    assert layout.tokens(f"a {letter}")[-2] == letter == translator.tokens.name(ids)[-2]
-    assert translator.count_unknown("👍👍").describe() is not None
-    assert translator.count_unknown("the").describe() is None
+    [known, unknown, both] = translator.prepare([f"a {letter}", "👍👍", "the 👍"])
+    assert layout.tokens(f"a {letter}")[-2] == letter == known.encoded.tokens[-2]
+    assert (known.unknown, known.describe_unknown()) == ((), None)
+    assert unknown.unknown == ("👍👍",)
+    assert unknown.describe_unknown() == "2 of 2 letters and symbols are unknown to the model"
+    assert (both.unknown, both.describe_unknown()) == (("👍",), None)
 
 
 # ------------------------------------------------------------------------------- languages

@@ -47,7 +47,7 @@ def texts_of(model):
 
 def translate(folder, engine, texts):
     translator = load_translator(str(folder), decoding=GREEDY, engine=Engine(name=engine))
-    found, _ = translator.translate_ids(translator.encode(texts))
+    found, _ = translator.translate(translator.prepare(texts))
     return [each.hypotheses[0] for each in found]
 
 

@@ -58,7 +58,7 @@ def load(folder, engine=TENSORFLOW):
 
 def translate(folder, engine=TENSORFLOW):
     translator = load(folder, engine)
-    found, _ = translator.translate_ids(translator.encode(["one two three", "seven"]))
+    found, _ = translator.translate(translator.prepare(["one two three", "seven"]))
     return [translation.text for translation in found]
 
 

@@ -37,11 +37,9 @@ def fetched(folder, **options):
     return fetch_model(folder, report=lambda line: None, **options)
 
 
-def translate(folder, engine, texts=TEN, **languages):
+def translate(folder, engine, texts=TEN, **options):
     translator = load_translator(str(folder), decoding=GREEDY, engine=Engine(name=engine))
-    if languages:
-        translator = translator.between(**languages)
-    found, _ = translator.translate_ids(translator.encode(texts))
+    found, _ = translator.translate(translator.prepare(texts, **options))
     return [each.hypotheses[0] for each in found]
 
 
@@ -137,7 +135,7 @@ def test_multilingual_opus_models_need_a_target_language(tmp_path):
     assert model.tokenization.source_prefix == (TARGET_LANGUAGE,)
     assert set(model.languages) == {"deu", "spa"}
     german, spanish = (
-        translate(folder, "ctranslate2", source="", target=code) for code in ("de", "spa")
+        translate(folder, "ctranslate2", languages=("", code)) for code in ("de", "spa")
     )
     assert german != spanish
 
@@ -150,7 +148,7 @@ def test_m2m100_and_nllb_have_language_tokens_on_both_sides(tmp_path, is_nllb):
     assert tokenization.source_suffix == ("</s>",)
     assert tokenization.target_prefix == (TARGET_LANGUAGE,)
     codes = ("en", "de") if not is_nllb else ("eng_Latn", "deu_Latn")
-    found = translate(folder, "ctranslate2", source=codes[0], target=codes[1])
+    found = translate(folder, "ctranslate2", languages=tuple(codes))
     assert not any("__" in each.text or "_Latn" in each.text for each in found)
 
 

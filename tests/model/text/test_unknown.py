@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vocabularies import train
 
-from tt.model.text.normalization import WORD_BOUNDARY, TextNormalization
+from tt.model.engines.tokens import prepare_texts
+from tt.model.engines.translator import Input
+from tt.model.text.normalization import TextNormalization
 from tt.model.text.vocabulary import (
     BOS_ID,
     EOS_ID,
     SHARED_MODEL,
     UNK_ID,
-    UnknownParts,
     Vocabulary,
     count_letters,
 )
@@ -52,59 +53,58 @@ def vocabulary(request, tmp_path_factory):
         ("Go on, 我!", 1, 5),
     ],
 )
-def test_unknown_letters_and_symbols_are_counted(vocabulary, text, unknown, letters):
-    found = vocabulary.count_unknown(text)
-    assert found[:2] == (unknown, letters)
+def test_letters_and_symbols_decide_whether_a_text_is_unknown(vocabulary, text, unknown, letters):
+    [found] = prepare_texts([text], vocabulary=vocabulary, most_tokens=None)
+    assert sum(map(count_letters, found.unknown)) == unknown
     said = f"{unknown} of {letters} letters and symbols are unknown to the model"
-    assert found.describe() == (said if 2 * unknown > letters else None)
+    assert found.describe_unknown() == (said if 2 * unknown > letters else None)
 
 
 def test_texts_in_the_vocabulary_are_known(vocabulary):
-    for line in LINES:
-        assert UNK_ID not in vocabulary.encode([line])[0]
-        assert vocabulary.count_unknown(line)[::2] == (0, 0)
+    for text, found in zip(
+        LINES, prepare_texts(LINES, vocabulary=vocabulary, most_tokens=None), strict=True
+    ):
+        assert found == Input(text, len(vocabulary.encode([text])[0]) - 2)
+        assert found.describe_unknown() is None
 
 
-def test_run_of_unknown_characters_is_one_token_without_its_word_boundary(vocabulary):
-    """In the unigram vocabulary, the word boundary before the run is a separate token."""
-    [with_boundary] = vocabulary.encode(["我爱你 Tom"])
-    tokens = [vocabulary.piece(i) for i in with_boundary[1:-1]]
-    expected = UnknownParts(3, 6, 1, len(tokens) - tokens.count(WORD_BOUNDARY))
-    assert vocabulary.count_unknown("我爱你 Tom") == expected
+def test_run_of_unknown_characters_is_one_token(vocabulary):
+    [found] = prepare_texts(["我爱你 Tom 👍"], vocabulary=vocabulary, most_tokens=None)
+    assert found.unknown == ("我爱你", "👍")
+    assert found.encoded.count(UNK_ID) == 2
 
 
 def test_message_if_more_than_half_of_the_tokens_are_unknown(tmp_path):
     vocabulary = toy.write_vocabulary(tmp_path).source  # its pieces are words
-    assert vocabulary.encode(["👍 one"])[0][:2] == [BOS_ID, UNK_ID]
-    assert vocabulary.count_unknown("👍 one") == (1, 4, 1, 2)
-    assert vocabulary.count_unknown("👍 one").describe() is None
-    found = vocabulary.count_unknown("👍 one 👍")
-    assert found == (2, 5, 2, 3)
-    assert found.describe() == "2 of 3 tokens are unknown to the model"
-    found = vocabulary.count_unknown("12:30")  # no letters
-    assert found == (0, 0, 1, 1)
-    assert found.describe() == "1 of 1 tokens are unknown to the model"
+    texts = ["👍 one", "👍 one 👍", "12:30"]
+    found = prepare_texts(texts, vocabulary=vocabulary, most_tokens=None)
+    assert [each.describe_unknown() for each in found] == [
+        None,
+        "2 of 3 tokens are unknown to the model",
+        "1 of 1 tokens are unknown to the model",
+    ]
 
 
 def test_counts_use_the_normalized_text(tmp_path):
     path = tmp_path / SHARED_MODEL
     path.write_bytes(train(["one two three"] * 20, size=13))
-    for lowercase, unknown in ((False, 6), (True, 0)):
+    for lowercase, message in (
+        (False, "6 of 6 letters and symbols are unknown to the model"),
+        (True, None),
+    ):
         vocabulary = Vocabulary(path, TextNormalization(lowercase=lowercase))
-        assert vocabulary.count_unknown(" ONE\u200b TWO ")[:2] == (unknown, 6)
+        [found] = prepare_texts([" ONE\u200b TWO "], vocabulary=vocabulary, most_tokens=None)
+        assert found.describe_unknown() == message
 
 
 def test_nothing_is_unknown_with_byte_fallback(tmp_path):
     path = tmp_path / SHARED_MODEL
     path.write_bytes(train(LINES * 20, size=316, byte_fallback=True))
     vocabulary = Vocabulary(path, TextNormalization())
-    [ids] = vocabulary.encode(["我爱你👍"])
-    assert UNK_ID not in ids
-    assert (ids[0], ids[-1]) == (BOS_ID, EOS_ID)
-    found = vocabulary.count_unknown("我爱你👍")
-    assert (found.unknown_characters, found.unknown_tokens) == (0, 0)
-    assert found.tokens == len("我爱你👍".encode())
-    assert found.describe() is None
+    [found] = prepare_texts(["我爱你👍"], vocabulary=vocabulary, most_tokens=None)
+    assert UNK_ID not in found.encoded
+    assert (found.encoded[0], found.encoded[-1]) == (BOS_ID, EOS_ID)
+    assert (found.unknown, found.describe_unknown()) == ((), None)
 
 
 @given(st.text("aé我👍²5 .,\u0301\u200d$_", max_size=20))

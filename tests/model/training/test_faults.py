@@ -240,12 +240,12 @@ TERMINATIONS = [
     },
     {
         "translating a validation": (
-            "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
+            "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate",
             1,
             "stop-24-6",
         ),
         "translating the last validation": (
-            "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
+            "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate",
             3,
             "stop-48-18",
         ),
@@ -299,7 +299,7 @@ INTERRUPTIONS = {
     "exporting the best": ("tt.model.training.checkpoints:save_model", 1, 6, "stop-12-6"),
     "validating": ("tt.model.training.validation:Validator.score", 1, 12, "stop-24-6"),
     "translating": (
-        "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids",
+        "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate",
         1,
         12,
         "stop-24-6",

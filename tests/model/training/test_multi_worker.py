@@ -236,7 +236,7 @@ def test_run_is_logged_once_and_its_model_translates(undisturbed):
     assert kept["last"] == ["ckpt-4", "ckpt-8", LAST]
     assert json.loads((undisturbed / "config.json").read_text())["replicas"] == WORKERS
     translator = TensorFlowTranslator.load(undisturbed, decoding=Decoding(beam_size=1))
-    (translation,) = translator.translate(["one two three"])
+    (translation,), _ = translator.translate(translator.prepare(["one two three"]))
     assert set(translation.text.split()) <= set(DIGITS)
 
 
@@ -245,7 +245,7 @@ def test_run_is_logged_once_and_its_model_translates(undisturbed):
 # SIGINT to all processes.
 STOPS = [
     ("SIGTERM", [1], "tt.model.training.step:TrainingStep.sums", 1, 6),
-    ("SIGTERM", [0], "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate_ids", 2, 6),
+    ("SIGTERM", [0], "tt.model.engines.tensorflow_engine:TensorFlowTranslator.translate", 2, 6),
     # An update reports only earlier stop requests.
     ("SIGTERM", [1], "tt.model.training.step:TrainingStep.update", 1, 8),
     ("SIGINT", [0, 1], "tt.model.training.step:TrainingStep.update", 1, 10),

@@ -11,6 +11,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
+from models import translated
 from toy import gradients_of, toy_sentences, write_dataset
 from trainers import (
     changed,
@@ -104,7 +105,7 @@ def test_model_learns_and_its_export_translates(trained_toy):
 
     pairs = toy_sentences(100, seed=9)
     translator = TensorFlowTranslator.load(trained_toy.run, decoding=Decoding(beam_size=2))
-    found = translator.translate([source for source, _ in pairs])
+    found = translated(translator, [source for source, _ in pairs])
     right = sum(t.text == target for t, (_, target) in zip(found, pairs, strict=True))
     assert right >= 60, f"only {right} of 100 unseen sentences are right"
 
@@ -114,7 +115,7 @@ def test_validation_score_matches_the_exported_model(trained_toy):
 
     pairs = toy_sentences(50, seed=1)  # the validation split of `write_dataset`
     translator = TensorFlowTranslator.load(trained_toy.run, decoding=Decoding(beam_size=1))
-    found = [t.text for t in translator.translate([source for source, _ in pairs])]
+    found = [t.text for t in translated(translator, [source for source, _ in pairs])]
     expected = BLEU().corpus_score(found, [[target for _, target in pairs]])
     assert trained_toy.reports[-1].bleu == pytest.approx(expected.score, abs=1e-4)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from models import inputs_of
 from toy import write_dataset
 from trainers import changed, make_trainer, two_replicas
 
@@ -33,13 +34,13 @@ def small_parts(monkeypatch):
 
 def counted(translator):
     """Return a list that receives the number of sentences in each call of a translator."""
-    calls, translate = [], translator.translate_ids
+    calls, translate = [], translator.translate
 
-    def translate_ids(rows):
+    def count(rows):
         calls.append(len(rows))
         return translate(rows)
 
-    translator.translate_ids = translate_ids
+    translator.translate = count
     return calls
 
 
@@ -79,18 +80,19 @@ def test_each_replica_searches_with_its_own_weights(trainer, tmp_path):
         read = [[id(copy.handle) in captured for copy in pair] for pair in copies]
         assert read == [[number == 0, number == 1]] * len(copies)
     # In a training, all copies are equal. Different copies show which one a search reads.
-    rows = [two._validator._pairs[0][1]]
-    expected = first.translate_ids(rows)[0]
+    rows = inputs_of(first, [two._validator._pairs[0][1]])
+    expected = first.translate(rows)[0]
     for pair in copies:
         pair[0].assign(tf.zeros_like(pair[0]))
-    assert second.translate_ids(rows)[0] == expected
-    assert first.translate_ids(rows)[0] != expected
+    assert second.translate(rows)[0] == expected
+    assert first.translate(rows)[0] != expected
 
 
 def test_model_card_contains_token_score_quantiles(trainer):
     validator = trainer._validator
     sources = [source for _, source, _ in validator._pairs]
-    found, _ = validator._translators[0].translate_ids(sources)
+    [translator] = validator._translators
+    found, _ = translator.translate(inputs_of(translator, sources))
     scores = sorted(each.score / each.hypotheses[0].tokens for each in found)
     assert len(scores) == SENTENCES
     quantiles = validator.score()[2]

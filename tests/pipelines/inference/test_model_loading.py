@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 from memory_store import MemoryStore
-from models import model_texts
+from models import model_texts, translated
 
 from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
@@ -79,29 +79,28 @@ def test_worker_refuses_a_model_that_has_changed(random_model, tmp_path):
     folder = shutil.copytree(random_model, tmp_path / "model")
     planned = model_fingerprint(folder)
     loader = ModelLoader(str(folder), Decoding(), fingerprint=planned)
-    assert loader().encode(TEXTS)
+    assert loader().prepare(TEXTS)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"dropout": 0.5}))
     with pytest.raises(
         UserError, match=rf"^the model at {folder} has changed .* was {planned} and is now "
     ):
         loader()
-    assert ModelLoader(str(folder), Decoding())().encode(TEXTS), "None accepts any model"
+    assert ModelLoader(str(folder), Decoding())().prepare(TEXTS), "None accepts any model"
 
 
 def test_worker_copies_a_remote_model_and_needs_no_shared_disk(random_model, tmp_path, monkeypatch):
     engine = Engine(name="ctranslate2")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     local = random_model
-    expected = ModelLoader(str(local), Decoding(), engine)().translate_ids
+    expected = translated(ModelLoader(str(local), Decoding(), engine)(), TEXTS)
     MemoryStore.clear()
     for path in local.iterdir():
         MemoryStore.put(f"mem://bucket/run/model/{path.name}", path.read_bytes())
     loader = pickle.loads(pickle.dumps(ModelLoader("mem://bucket/run", Decoding(), engine)))
     translator = loader()
     MemoryStore.clear()
-    ids = translator.encode(TEXTS)
-    assert translator.translate_ids(ids)[0] == expected(ids)[0]
+    assert translated(translator, TEXTS) == expected
     with pytest.raises(UserError, match=r"^mem://bucket/run contains no exported model "):
         loader()
     shutil.rmtree(tmp_path / "cache")

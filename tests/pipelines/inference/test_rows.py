@@ -129,15 +129,15 @@ def test_invalid_names_are_refused(fields, message):
 class Multilingual(Reverser):
     """A translator that has only Spanish, and fails at each text if it has a fault."""
 
-    def between(self, *, source, target):
-        if target != "es":
-            raise UserError(f"no {target}")
-        return self
+    def prepare(self, texts, *, languages=("", ""), most_tokens=None):
+        if languages[1] != "es":
+            raise UserError(f"no {languages[1]}")
+        return super().prepare(texts, languages=languages, most_tokens=most_tokens)
 
-    def translate_ids(self, source_ids):
+    def translate(self, inputs):
         if isinstance(self.fault, NotFiniteError):
             raise self.fault
-        return super().translate_ids(source_ids)
+        return super().translate(inputs)
 
 
 def test_unknown_language_fails_its_rows_but_a_broken_model_fails_the_job():

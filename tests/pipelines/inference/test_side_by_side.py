@@ -23,9 +23,9 @@ def divided(translator, calls=2):
 
 
 def test_a_divided_call_gives_the_translations_of_a_single_call():
-    ids = Reverser().encode(TEXTS)
-    alone, work = Reverser().translate_ids(ids)
-    found, divided_work = divided(Reverser()).translate_ids(ids)
+    inputs = Reverser().prepare(TEXTS)
+    alone, work = Reverser().translate(inputs)
+    found, divided_work = divided(Reverser()).translate(inputs)
     assert found == alone
     assert divided_work.sources == work.sources == 40
 
@@ -37,30 +37,30 @@ class Meeting(Reverser):
         super().__init__()
         self.barrier = threading.Barrier(calls, timeout=10)
 
-    def translate_ids(self, source_ids):
+    def translate(self, inputs):
         self.barrier.wait()
-        return super().translate_ids(source_ids)
+        return super().translate(inputs)
 
 
 def test_calls_run_at_the_same_time():
     translator = divided(Meeting(3), calls=3)
-    assert len(translator.translate_ids(translator.encode(TEXTS))[0]) == 40
+    assert len(translator.translate(translator.prepare(TEXTS))[0]) == 40
 
 
 class Broken(Reverser):
     """Fails with a MemoryError if a text contains the digit 9, otherwise with a ValueError."""
 
-    def translate_ids(self, source_ids):
-        raise MemoryError if any(ord("9") in ids for ids in source_ids) else ValueError("text")
+    def translate(self, inputs):
+        raise MemoryError if any("9" in each.text for each in inputs) else ValueError("text")
 
 
 def test_errors_of_the_machine_are_raised_before_errors_of_texts():
     translator = divided(Broken())
     for texts in (["9", *["aaaa"] * 20], ["999999", *["a"] * 20]):
         with pytest.raises(MemoryError):
-            translator.translate_ids(translator.encode(texts))
+            translator.translate(translator.prepare(texts))
     with pytest.raises(ValueError, match="text"):
-        translator.translate_ids(translator.encode(["a"] * 20))
+        translator.translate(translator.prepare(["a"] * 20))
 
 
 @given(
@@ -80,25 +80,8 @@ def test_each_row_is_in_one_share_and_shares_have_similar_lengths(lengths, calls
 
 def test_few_rows_are_not_divided():
     translator = Reverser()
-    divided(translator).translate_ids(translator.encode(TEXTS[:5]))
+    divided(translator).translate(translator.prepare(TEXTS[:5]))
     assert [len(call) for call in translator.calls] == [5]
-
-
-class Multilingual(Reverser):
-    """Has two translations of a text into German."""
-
-    def between(self, *, source, target):
-        return Reverser(n_best=2 if (source, target) == ("en", "de") else 1)
-
-
-def test_languages_are_passed_to_a_multilingual_model():
-    model = SideBySide(Multilingual(), calls=2)
-    for target, count in (("de", 2), ("fr", 1)):
-        german = model.between(source="en", target=target)
-        [found] = german.translate_ids(german.encode(["a b"]))[0]
-        assert len(found.hypotheses) == count
-    # A model of a single pair of languages has no languages to choose.
-    assert not hasattr(SideBySide(Reverser(), calls=2), "between")
 
 
 @pytest.mark.parametrize(("cores", "gpus", "calls"), [(2, 0, 2), (2, 1, 1), (2, 4, 4)])

@@ -169,11 +169,9 @@ def test_a_large_tmx_file_is_not_kept_in_memory(tmp_path, monkeypatch):
 
 
 def learn(*texts, job="job"):
-    learned = [
-        Learned((2, len(t), 3), t, "", Translation((Hypothesis(t[::-1], -1.0),)), ()) for t in texts
-    ]
+    learned = [Learned(t, ("", ""), Translation((Hypothesis(t[::-1], -1.0),)), ()) for t in texts]
     created = datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC)
-    table = learned_table(learned, context="c" * 32, created=created, **LANGUAGES)
+    table = learned_table(learned, context="c" * 32, created=created, languages=("en", "de"))
     write_unit(table, folder="memory", job=job)
 
 

@@ -20,39 +20,42 @@ from tt.pipelines.memory.entries import (
     write_unit,
 )
 from tt.pipelines.memory.index import MemoryIndex
-from tt.pipelines.memory.keys import SourceKeys, TextKeys, model_context
+from tt.pipelines.memory.keys import Keys, model_context
 from tt.pipelines.texts.remembering import Learned
 
 NOW = datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC)
-LANGUAGES = {"source_language": "en", "target_language": "de"}
-KEYS = SourceKeys("context", **LANGUAGES)
-TEXT_KEYS = TextKeys(**LANGUAGES)
+LANGUAGES = ("en", "de")
+KEYS = Keys.of_model("context", LANGUAGES)
+TEXT_KEYS = Keys.of_people(LANGUAGES)
 
 
 def learn(*numbers):
-    """Return translations of the sources with the given ids."""
+    """Return translations of the texts with the given numbers."""
     return [
-        Learned((2, n, 3), f"text {n}", "", Translation((Hypothesis(f"Text {n}", -n / 7),)), ())
+        Learned(f"text {n}", ("", ""), Translation((Hypothesis(f"Text {n}", -n / 7),)), ())
         for n in numbers
     ]
 
 
 def store(folder, learned, *, job="job"):
-    table = learned_table(learned, context="context", created=NOW, **LANGUAGES)
+    table = learned_table(learned, context="context", created=NOW, languages=LANGUAGES)
     write_unit(table, folder=str(folder), job=job)
 
 
 def correct(folder, *, created=NOW, **pairs):
-    table = corrections_table(pairs.items(), created=created, **LANGUAGES)
+    source, target = LANGUAGES
+    table = corrections_table(
+        pairs.items(), created=created, source_language=source, target_language=target
+    )
     write_corrections(table.to_batches(), folder=str(folder), created=created)
 
 
 def find(memory, *numbers):
-    """Return the ids of those sources that the index contains, after a check of the results."""
-    found = memory.find_translations([KEYS.make((2, n, 3)) for n in numbers])
-    expected = {KEYS.make(each.source): each.translation for each in learn(*numbers)}
+    """Return the numbers of those texts that the index contains, after a check of the results."""
+    found = memory.find_translations([KEYS.make(f"text {n}") for n in numbers])
+    expected = {KEYS.make(each.text): each.translation for each in learn(*numbers)}
     assert found.items() <= expected.items()
-    return {n for n in numbers if KEYS.make((2, n, 3)) in found}
+    return {n for n in numbers if KEYS.make(f"text {n}") in found}
 
 
 def updated(folder):
@@ -68,15 +71,15 @@ HYPOTHESES = st.builds(
     st.booleans(),
     st.integers(0, 600),
 )
-SOURCES = st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=4).map(tuple)
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=4)
 TRANSLATIONS = st.lists(HYPOTHESES, min_size=1, max_size=3).map(tuple).map(Translation)
 
 
 @settings(max_examples=20)
-@given(st.dictionaries(SOURCES, TRANSLATIONS, max_size=5), SOURCES)
+@given(st.dictionaries(TEXTS, TRANSLATIONS, max_size=5), TEXTS)
 def test_stored_translations_are_found_exactly(tmp_path_factory, translations, other):
     folder = tmp_path_factory.mktemp("memory")
-    store(folder, [Learned(s, "", "", t, ("copy",)) for s, t in translations.items()])
+    store(folder, [Learned(s, ("", ""), t, ("copy",)) for s, t in translations.items()])
     keys = {source: KEYS.make(source) for source in (*translations, other)}
     assert len(set(keys.values())) == len(keys)
     expected = {keys[source]: translation for source, translation in translations.items()}
@@ -102,7 +105,7 @@ def test_keys_differ_with_the_model_its_options_and_the_languages():
     same = Decoding(batch_tokens=77)
     assert model_context(fingerprint="f", engine=engine, decoding=same) == contexts[0]
     keys = {
-        SourceKeys(context, source_language=source, target_language=target).make((1, 2))
+        Keys.of_model(context, (source, target)).make("a")
         for context in ("c", "d")
         for source in ("en", "en-US")
         for target in ("de", "nl")
@@ -112,7 +115,7 @@ def test_keys_differ_with_the_model_its_options_and_the_languages():
 
 def test_keys_of_texts_ignore_regions_but_not_scripts():
     def key(source, target, text="a"):
-        return TextKeys(source_language=source, target_language=target).make(text)
+        return Keys.of_people((source, target)).make(text)
 
     assert key("en-US", "deu") == key("eng", "de")
     distinct = [key("en", "de"), key("de", "en"), key("en", "zh"), key("en", "zh-TW")]

@@ -160,10 +160,10 @@ _meeting = threading.Barrier(2)
 class Meeting(Reverser):
     """A Reverser whose first call waits until the other job also translates."""
 
-    def translate_ids(self, source_ids):
+    def translate(self, inputs):
         if not self.calls:
             _meeting.wait(timeout=60)
-        return super().translate_ids(source_ids)
+        return super().translate(inputs)
 
 
 def load_meeting(name):
@@ -237,20 +237,13 @@ def test_human_translations_need_the_languages_of_the_job(tmp_path, source, memo
     assert read_all(tmp_path / "french")["translation"].to_pylist() == turned(20)
 
 
-class Multilingual(Reverser):
-    """A Reverser that takes the language of each row."""
-
-    def between(self, *, source, target):
-        return self
-
-
 def test_human_translations_belong_to_the_language_of_the_row(tmp_path, memory):
     correct(memory, tmp_path, target="fr", **{"a dog": "un chien"})
     correct(memory, tmp_path, **{"a cat": "eine Katze"})
     table = {"text": ["a dog", "a dog", "a cat", "a cat"], "lang": ["fr", "de", "fr", None]}
     source = write(tmp_path / "in.parquet", table)
     options = {"target_language_column": "lang", "text_columns": ("text",), "texts": LANGUAGES}
-    translate(source, tmp_path / "out", memory=memory, load=Multilingual, **options)
+    translate(source, tmp_path / "out", memory=memory, **options)
     found = read_all(tmp_path / "out")
     assert found["translation"].to_pylist() == ["un chien", "god a", "tac a", "eine Katze"]
     statuses = ["from_memory", "ok", "ok", "from_memory"]

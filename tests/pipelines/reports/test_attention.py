@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from models import model_texts, write_model
+from models import model_texts, translated, write_model
 
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.errors import UserError
@@ -23,7 +23,7 @@ def test_attention_is_for_the_models_own_translation(translator):
     [text] = model_texts(1)
     found = sentence_attention(translator, text)
     assert found.is_own
-    assert found.target == translator.translate([text])[0].text
+    assert found.target == translated(translator, [text])[0].text
     for kind in AXES:
         each = found.maps[kind]
         layers, heads, *shape = each.weights.shape

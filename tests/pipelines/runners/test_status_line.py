@@ -133,14 +133,15 @@ class Watched(Reverser):
         self.look = None
         self.seen = []
 
-    def translate_ids(self, source_ids):
+    def translate(self, inputs):
         def translate(rows):
-            found = super(Watched, self).translate_ids(rows)
+            found = super(Watched, self).translate([inputs[number] for number, *_ in rows])
             self.seen.append(self.look())
             return found
 
+        rows = [(number, *each.encoded, "end") for number, each in enumerate(inputs)]
         return translate_in_batches(
-            source_ids, budget=TokenBudget(10), translate_batch=translate,
+            rows, budget=TokenBudget(10), translate_batch=translate,
             is_memory_error=lambda error: False,
         )  # fmt: skip
 

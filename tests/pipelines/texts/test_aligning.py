@@ -27,10 +27,10 @@ class Lexicon(Reverser):
         self.drop = drop
         self.scored: list[tuple[str, str]] = []
 
-    def score_texts(self, source_ids, texts):
+    def score(self, pairs):
         found = []
-        for ids, text in zip(source_ids, texts, strict=True):
-            source = "".join(map(chr, ids[1:-1]))
+        for each, text in pairs:
+            source = each.encoded
             self.scored.append((source, text))
             ends, scores = [], []
             for start, end in find_words(text):
@@ -48,7 +48,7 @@ def cut(source, target, atoms=()):
 
 
 def links_of(pair, translator):
-    found = find_links([pair], translator=translator)
+    found = find_links([pair], translator=translator, languages=("", ""))
     assert [*found] == [pair]
     assert found[pair].is_certain is isinstance(translator, Scorer)
     return found[pair].links.tolist()
@@ -72,15 +72,14 @@ def test_scores_of_parts_of_words_are_added():
     class Parts(Lexicon):
         """Cuts texts into single characters, and loses 2 per character of "xy" without "a"."""
 
-        def score_texts(self, source_ids, texts):
-            sources = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+        def score(self, pairs):
             return [
                 ScoredText(
                     [*range(1, len(text) + 1)],
-                    [-1.0 - 2 * (c in "xy" and "a" not in s) - (c == "z" and "b" not in s)
+                    [-1.0 - 2 * (c in "xy" and "a" not in s.text) - (c == "z" and "b" not in s.text)
                      for c in text],
                 )
-                for s, text in zip(sources, texts, strict=True)
+                for s, text in pairs
             ]  # fmt: skip
 
     assert links_of(cut("a b", "xy z xz"), Parts()) == [[1, 0], [0, 1], [2 / 3, 1 / 3]]
@@ -97,7 +96,7 @@ def test_atoms_are_single_words():
 def test_equal_pairs_are_scored_once():
     pairs = [cut("the car", "el coche"), cut("the dog", "el perro"), cut("the car", "el coche")]
     translator = Lexicon()
-    found = find_links(pairs, translator=translator)
+    found = find_links(pairs, translator=translator, languages=("", ""))
     assert [*found] == pairs[:2]
     assert len(translator.scored) == 2 * (1 + 2)
     assert found[pairs[0]].links.tolist() == found[pairs[1]].links.tolist() == [[1, 0], [0, 1]]
@@ -109,7 +108,7 @@ def test_equal_pairs_are_scored_once():
 @pytest.mark.parametrize("translator", [Lexicon(), Reverser()])
 def test_empty_texts_have_no_links(source, target, shape, translator):
     pair = cut(source, target)
-    links = find_links([pair], translator=translator)[pair].links
+    links = find_links([pair], translator=translator, languages=("", ""))[pair].links
     assert links.shape == shape
     assert not links.any()
 
@@ -146,20 +145,19 @@ def test_long_sentence_is_scored_once_per_group():
 
 def test_source_that_cannot_be_scored_links_no_word():
     class Failing(Lexicon):
-        def score_texts(self, source_ids, texts):
-            sources = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
-            if "the  car" in sources:  # "the red car" without "red"
+        def score(self, pairs):
+            if any(each.text == "the  car" for each, _ in pairs):  # "the red car" without "red"
                 raise ValueError("bad source")
-            return super().score_texts(source_ids, texts)
+            return super().score(pairs)
 
     class Broken(Lexicon):
-        def score_texts(self, source_ids, texts):
+        def score(self, pairs):
             raise OSError("no route to host")
 
     pair = cut("the red car", "el coche rojo")
     assert links_of(pair, Failing()) == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
     with pytest.raises(OSError, match="no route"):
-        find_links([pair], translator=Broken())
+        find_links([pair], translator=Broken(), languages=("", ""))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +178,7 @@ def test_words_belong_together_by_position_without_scores(source, target, links)
 )
 def test_each_row_sums_to_at_most_one(source, target, drop):
     pair = cut(" ".join(source), " ".join(target))
-    links = find_links([pair], translator=Lexicon(drop=drop))[pair].links
+    links = find_links([pair], translator=Lexicon(drop=drop), languages=("", ""))[pair].links
     assert links.shape == (len(target), len(source))
     assert (links >= 0).all()
     assert (links.sum(1) <= 1 + 1e-9).all()

@@ -25,8 +25,8 @@ class Fixed(Dictionary):
         super().__init__()
         self._fixed = translation
 
-    def translate_ids(self, source_ids):
-        translations, work = super().translate_ids(source_ids)
+    def translate(self, inputs):
+        translations, work = super().translate(inputs)
         fixed = [
             dataclasses.replace(
                 each, hypotheses=(dataclasses.replace(each.hypotheses[0], text=self._fixed),)

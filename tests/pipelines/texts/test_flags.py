@@ -38,8 +38,8 @@ def test_flags_are_separated_by_commas_or_repeated():
 class Parrot(Reverser):
     """Returns each sentence unchanged."""
 
-    def translate_ids(self, source_ids):
-        texts = ["".join(map(chr, ids[1:-1])) for ids in source_ids]
+    def translate(self, inputs):
+        texts = [each.encoded for each in inputs]
         found = [Hypothesis(text, -5.0, tokens=len(text) + 1) for text in texts]
         return [Translation((each,)) for each in found], Work(sources=len(texts))
 
@@ -79,9 +79,9 @@ def test_protected_spans_have_no_influence_on_flags():
     right = f"Tom reads {CODE} today."
 
     class German(Parrot):
-        def translate_ids(self, source_ids, **options):
-            _, work = super().translate_ids(source_ids, **options)
-            return [Translation((Hypothesis(shown, -5.0, tokens=9),))] * len(source_ids), work
+        def translate(self, inputs):
+            _, work = super().translate(inputs)
+            return [Translation((Hypothesis(shown, -5.0, tokens=9),))] * len(inputs), work
 
     for on_flag in ("keep", "null"):
         [found] = translate([right], German(), placeholders=8, on_flag=on_flag).translations
@@ -108,23 +108,4 @@ def test_flags_of_a_row_do_not_depend_on_other_rows(on_flag):
     for seed in range(5):
         order = random.Random(seed).sample(range(len(texts)), len(texts))
         together = translate([texts[i] for i in order], Parrot(), **options).translations
-        assert together == [alone[i] for i in order]
-
-
-class ByIds(Parrot):
-    """Encodes "Ab" and "ab" equally, like a vocabulary without upper case."""
-
-    def encode(self, texts):
-        return super().encode([text.lower() for text in texts])
-
-
-@pytest.mark.parametrize("on_flag", ["keep", "null"])
-def test_texts_with_the_same_ids_have_their_own_flags(on_flag):
-    lower = "tom reads a book here now."
-    texts = [lower, lower.title(), lower.capitalize()]
-    options = {"on_flag": on_flag, "capitals": "keep"}
-    alone = [translate([text], ByIds(), **options).translations[0] for text in texts]
-    assert len({each.flags for each in alone}) == 2
-    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
-        together = translate([texts[i] for i in order], ByIds(), **options).translations
         assert together == [alone[i] for i in order]

@@ -87,8 +87,8 @@ class Copier(Reverser):
     def __init__(self):
         super().__init__(n_best=2)
 
-    def translate_ids(self, source_ids):
-        found, work = super().translate_ids(source_ids)
+    def translate(self, inputs):
+        found, work = super().translate(inputs)
         return [self._spoil(each) for each in found], work
 
     def _spoil(self, found: Translation) -> Translation:

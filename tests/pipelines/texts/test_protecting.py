@@ -28,8 +28,8 @@ class Placer(Reverser):
         super().__init__(n_best=n_best)
         self.spoil = spoil
 
-    def translate_ids(self, source_ids):
-        found, work = super().translate_ids(source_ids)
+    def translate(self, inputs):
+        found, work = super().translate(inputs)
         turned = []
         for translation in found:
             hypotheses = [
@@ -79,8 +79,8 @@ def test_model_without_placeholders_translates_the_text_between_spans():
 
 def test_model_without_placeholders_can_copy_spans():
     class Copier(Reverser):
-        def translate_ids(self, source_ids):
-            found, work = super().translate_ids(source_ids)
+        def translate(self, inputs):
+            found, work = super().translate(inputs)
             turned = [reverse(each.text.rstrip("'")).split()[::-1] for each in found]
             return [Translation((Hypothesis(" ".join(each), -1),)) for each in turned], work
 
@@ -161,8 +161,8 @@ def test_texts_with_only_spans_are_copied(text):
 
 def test_full_stop_that_the_model_adds_before_a_span_is_removed():
     class Stopper(Reverser):
-        def translate_ids(self, source_ids):
-            found, work = super().translate_ids(source_ids)
+        def translate(self, inputs):
+            found, work = super().translate(inputs)
             return [
                 Translation(tuple(dataclasses.replace(h, text=h.text + ".") for h in t.hypotheses))
                 for t in found
@@ -266,8 +266,8 @@ def test_terms_of_rows_without_a_translation_are_not_kept():
 
 def test_piece_keeps_its_full_stop_at_the_end_of_a_paragraph():
     class Stopper(Reverser):
-        def translate_ids(self, source_ids):
-            found, work = super().translate_ids(source_ids)
+        def translate(self, inputs):
+            found, work = super().translate(inputs)
             return [Translation((Hypothesis("Hallo.", -1),)) for _ in found], work
 
     for text, expected in (

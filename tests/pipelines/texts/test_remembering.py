@@ -17,13 +17,13 @@ class Dictionary:
     """A memory in two dictionaries."""
 
     def __init__(self, *, learned=(), corrections=None):
-        self.translations = {each.source: each.translation for each in learned}
+        self.translations = {each.text: each.translation for each in learned}
         self.corrections = corrections or {}
 
-    def find_translations(self, sources, *, target_language):
-        return {s: self.translations[s] for s in sources if s in self.translations}
+    def find_translations(self, texts, *, languages):
+        return {t: self.translations[t] for t in texts if t in self.translations}
 
-    def find_corrections(self, texts, *, target_language):
+    def find_corrections(self, texts, *, languages):
         return {text: self.corrections[text] for text in texts if text in self.corrections}
 
 
@@ -49,7 +49,7 @@ OPTIONS = st.fixed_dictionaries(
         "split": st.sampled_from(["sentences", "long"]),
         "placeholders": st.integers(0, 2),
         "max_source_tokens": st.sampled_from([20, 258]),
-        "on_too_long": st.sampled_from(["split", "truncate", "skip"]),
+        "on_too_long": st.sampled_from(["split", "skip"]),
         "protection": st.booleans().map(lambda protect: Protection(protect=protect)),
     }
 )
@@ -87,16 +87,28 @@ def test_only_new_sources_are_translated_and_learned():
 
 def test_learned_texts_have_placeholders_and_flags():
     class Looping(Reverser):
-        def translate_ids(self, source_ids):
-            found, work = super().translate_ids(source_ids)
+        def translate(self, inputs):
+            found, work = super().translate(inputs)
             looping = found[0].hypotheses[0].__class__("no no no no no no no no", -1.0)
             return [each.__class__((looping,)) for each in found], work
 
     learned = translate(["Go on"], translator=Looping(), memory=Dictionary()).learned
     assert [each.flags for each in learned] == [("repeats",)]
-    assert [each.target_language for each in learned] == [""]
+    assert [each.languages for each in learned] == [("", "")]
     masked = translate(["See https://a.de now"], memory=Dictionary(), placeholders=1).learned
     assert next(each.text for each in masked) != "See https://a.de now"
+
+
+def test_truncated_sources_are_neither_learned_nor_remembered():
+    options = {"max_source_tokens": 6, "on_too_long": "truncate"}
+    first = translate(["abcdef", "abcd"], memory=Dictionary(), **options)
+    assert [each.text for each in first.learned] == ["abcd"]
+    translation = first.learned[0].translation
+    memory = Dictionary()
+    memory.translations = {"abcd": translation, "abcdef": translation}
+    translator = Reverser()
+    found = translate(["abcdef", "abcd"], translator=translator, memory=memory, **options)
+    assert (found.remembered_texts, translator.translated) == (1, ["abcd"])
 
 
 def test_failed_sources_are_not_learned():

@@ -68,8 +68,8 @@ def test_figures_in_sentences_with_fractions_are_only_flagged(text, translation,
 )
 def test_translations_get_no_full_stop_that_their_source_lacks(text, translation, placeholders):
     class Ending(Dictionary):
-        def translate(self, text):
-            made = super().translate(text)
+        def translate_text(self, text):
+            made = super().translate_text(text)
             return made if made.endswith((".", ".”")) else f"{made}."
 
     assert result(text, translator=Ending(), placeholders=placeholders)[0] == translation
@@ -288,8 +288,8 @@ def test_wrong_figures_stay_without_protection():
 
 def test_number_is_flagged_if_no_repair_helps():
     class Inventor(Dictionary):
-        def translate(self, text):
-            return super().translate(text).replace("perro", "perro 99 98")
+        def translate_text(self, text):
+            return super().translate_text(text).replace("perro", "perro 99 98")
 
     found = result("the dog 5 runs .", translator=Inventor(), placeholders=8)
     assert found == ("El perro 99 98 5 corre .", ("number",))
@@ -312,7 +312,7 @@ def test_lost_span_gives_pieces(text, translation):
 
 def test_uncertain_tag_is_flagged():
     class Silent(Dictionary):
-        def translate(self, text):
+        def translate_text(self, text):
             return "Aquí viene él."
 
     cell = translate("The <b>dog</b> runs.", translator=Silent())

@@ -1,5 +1,6 @@
 """The flag `symbols`: losses of symbols, signs and identifiers."""
 
+import dataclasses
 import sys
 import unicodedata
 
@@ -8,7 +9,6 @@ from fakes import Reverser
 
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.text.spans import Protection
-from tt.model.text.vocabulary import UNK_ID, UnknownParts
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
@@ -42,17 +42,14 @@ class Fixed(Reverser):
         super().__init__()
         self.answer, self.without, self.unknown = answer, {*without, *unknown}, unknown
 
-    def encode(self, texts):
-        rows = super().encode(texts)
-        return [[UNK_ID if chr(i) in self.unknown else i for i in row] for row in rows]
+    def prepare(self, texts, **options):
+        return [
+            dataclasses.replace(each, unknown=tuple(c for c in each.text if c in self.unknown))
+            for each in super().prepare(texts, **options)
+        ]
 
-    def count_unknown(self, text):
-        unknown = sum(c in self.unknown for c in text)
-        return UnknownParts(unknown, len(text), unknown, len(text.split()))
-
-    def translate_ids(self, source_ids):
-        kept = ("".join(c for c in map(chr, ids[1:-1]) if c not in self.without | {chr(UNK_ID)})
-                for ids in source_ids)  # fmt: skip
+    def translate(self, inputs):
+        kept = ("".join(c for c in each.encoded if c not in self.without) for each in inputs)
         texts = [text if self.answer is None else self.answer for text in kept]
         found = [Translation((Hypothesis(text, -5.0, tokens=9),)) for text in texts]
         return found, Work(sources=len(texts))

@@ -7,7 +7,7 @@ import dataclasses
 import math
 
 import pytest
-from fakes import BOS, EOS, UNKNOWN, Reverser, reverse
+from fakes import UNKNOWN, Reverser, reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,8 +131,8 @@ def test_best_translation_combines_the_best_of_each_sentence():
     class ByLength(Reverser):
         """Returns a second hypothesis that is more probable, but has a lower rank."""
 
-        def translate_ids(self, source_ids):
-            found, work = super().translate_ids(source_ids)
+        def translate(self, inputs):
+            found, work = super().translate(inputs)
             better = [Translation((a, dataclasses.replace(b, score=-0.5))) for a, b in
                       (each.hypotheses for each in found)]  # fmt: skip
             return better, work
@@ -160,8 +160,8 @@ class Limited(Reverser):
         super().__init__(**settings)
         self.limit = limit
 
-    def translate_ids(self, source_ids):
-        found, work = super().translate_ids(source_ids)
+    def translate(self, inputs):
+        found, work = super().translate(inputs)
         cut = [
             Translation(tuple(
                 Hypothesis(h.text[: self.limit], h.score, is_complete=len(h.text) < self.limit)
@@ -203,11 +203,11 @@ def test_source_language_determines_the_ends_of_sentences():
 
 def test_single_character_may_be_too_long():
     class Bytes(Reverser):
-        def encode(self, texts):
-            return [[BOS, *text.encode(), EOS] for text in texts]
+        """Has one token per byte."""
 
-        def translate_ids(self, source_ids):
-            return super().translate_ids(source_ids)
+        def prepare(self, texts, **options):
+            found = super().prepare(texts, **options)
+            return [dataclasses.replace(each, length=len(each.text.encode())) for each in found]
 
     result = translate(["𝄞 no", "no"], Bytes(), max_source_tokens=5)
     assert statuses_of(result) == ["split", "ok"]
@@ -226,8 +226,8 @@ def test_truncated_cell_has_the_translation_of_its_beginning():
     assert (cell.translation, cell.score, cell.status) == ("dcba", -4, "too_long")
     assert len(cell.n_best) == 2
     assert (whole.translation, whole.status) == ("dcba", "ok")
-    assert translator.translated == ["abcd"], "the same ids are one source"
-    assert (result.texts, result.distinct_texts, result.work.source_tokens) == (2, 1, 6)
+    assert translator.translated == ["abcd", "abcd"]
+    assert (result.texts, result.distinct_texts, result.work.source_tokens) == (2, 2, 12)
 
 
 # --- texts with symbols that the vocabulary does not have --------------------------------------
@@ -259,14 +259,10 @@ def test_text_that_is_mostly_unknown_is_not_translated(text, status):
 @pytest.mark.parametrize("on_too_long", ["split", "truncate", "skip"])
 def test_share_of_unknown_symbols_covers_the_whole_text(on_too_long):
     options = {"max_source_tokens": 8, "on_too_long": on_too_long}
-    mostly, half = f"{UNKNOWN * 5}. Abc.", f"{UNKNOWN * 5}. Abcd."
     translator = Reverser()
-    result = translate([mostly, half], translator, **options)
-    # 5 of 11 and 5 of 12 are unknown, because the white space between the sentences is a token.
-    assert statuses_of(result) == ["ok", "ok"]
-    result = translate([f"{UNKNOWN * 7}. Abc."], translator, **options)
-    assert statuses_of(result) == ["unknown"]
-    assert result.translations[0].error == "7 of 13 letters and symbols are unknown to the model"
+    result = translate([f"{UNKNOWN * 5}. Abcd.", f"{UNKNOWN * 5}. Abcde."], translator, **options)
+    assert statuses_of(result) == ["unknown", "ok"]
+    assert result.translations[0].error == "5 of 9 letters and symbols are unknown to the model"
 
 
 # --- failing sources ------------------------------------------------------------------------
@@ -328,23 +324,23 @@ def test_first_error_is_raised_if_the_probe_fails(poison):
     class First(Reverser):
         """Adds the sources of a failed call to the message of its error."""
 
-        def encode(self, texts):
-            return self.number(super().encode, texts)
-
-        def translate_ids(self, source_ids):
-            return self.number(super().translate_ids, source_ids)
-
-        def number(self, function, sources):
+        def prepare(self, texts, **options):
             try:
-                return function(sources)
+                return super().prepare(texts, **options)
             except ValueError as error:
-                raise ValueError(f"of the machine, with {sources}") from error
+                raise ValueError(f"of the machine, with {texts}") from error
+
+        def translate(self, inputs):
+            try:
+                return super().translate(inputs)
+            except ValueError as error:
+                texts = [each.text for each in inputs]
+                raise ValueError(f"of the machine, with {texts}") from error
 
     for texts, first in ((["b!", "c!", None], "b!"), (["b!", None], "b!")):
-        shown = {"poison": [[BOS, *map(ord, first), EOS]], "encode_poison": [first]}[poison]
         with pytest.raises(ValueError, match="of the machine") as raised:
             translate(texts, First(**{poison: "!a"}))
-        assert str(raised.value).endswith(f"with {shown}")
+        assert str(raised.value).endswith(f"with {[first]}")
 
 
 # --- independence of rows -------------------------------------------------------------------

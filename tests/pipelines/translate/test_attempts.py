@@ -32,8 +32,8 @@ class OtherScores(Reverser):
 
     calls_of_all = 0
 
-    def translate_ids(self, source_ids):
-        found, work = super().translate_ids(source_ids)
+    def translate(self, inputs):
+        found, work = super().translate(inputs)
         OtherScores.calls_of_all += 1
         for number, translation in enumerate(found):
             [best] = translation.hypotheses
@@ -49,9 +49,9 @@ meeting = threading.Barrier(2)
 class Meeting(OtherScores):
     """Translates a unit only while the other run translates the same unit."""
 
-    def translate_ids(self, source_ids):
+    def translate(self, inputs):
         meeting.wait(60)
-        return super().translate_ids(source_ids)
+        return super().translate(inputs)
 
 
 def load_meeting(name):
@@ -131,8 +131,8 @@ def test_an_output_file_that_is_deleted_during_the_job_is_a_one_line_error(tmp_p
     lost = out / "in-00002-of-00004.parquet"
 
     class Deleter(Reverser):
-        def translate_ids(self, source_ids):
-            translated = super().translate_ids(source_ids)
+        def translate(self, inputs):
+            translated = super().translate(inputs)
             if "row 30" in self.calls[-1]:
                 Path(lost).unlink()
             return translated

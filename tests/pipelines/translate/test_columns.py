@@ -196,9 +196,9 @@ def test_input_and_output_can_be_on_a_remote_file_system(tmp_path):
 class Watched(Reverser):
     """Records the progress of the run during translation."""
 
-    def translate_ids(self, source_ids):
+    def translate(self, inputs):
         seen.append(watches[-1].measure().done)
-        return super().translate_ids(source_ids)
+        return super().translate(inputs)
 
 
 watches = []

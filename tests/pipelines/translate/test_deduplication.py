@@ -36,14 +36,14 @@ def rows(count: int, *, seed: int = 1) -> pa.Table:
 @pytest.fixture
 def calls(monkeypatch):
     """Return the number of translations of each source."""
-    found: collections.Counter[tuple[int, ...]] = collections.Counter()
-    translate_ids = Reverser.translate_ids
+    found: collections.Counter[str] = collections.Counter()
+    translate = Reverser.translate
 
-    def count(self, sources):
-        found.update(map(tuple, sources))
-        return translate_ids(self, sources)
+    def count(self, inputs):
+        found.update(each.text for each in inputs)
+        return translate(self, inputs)
 
-    monkeypatch.setattr(Reverser, "translate_ids", count)
+    monkeypatch.setattr(Reverser, "translate", count)
     return found
 
 
@@ -52,11 +52,11 @@ class Stopping(Reverser):
 
     calls_of_all = 0
 
-    def translate_ids(self, sources):
+    def translate(self, inputs):
         Stopping.calls_of_all += 1
         if Stopping.calls_of_all == 3:
             raise KeyboardInterrupt
-        return super().translate_ids(sources)
+        return super().translate(inputs)
 
 
 def counts(folder):

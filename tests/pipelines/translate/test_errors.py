@@ -318,10 +318,10 @@ def test_a_user_error_in_a_worker_is_a_one_line_error(tmp_path, caplog, argument
 
 
 def test_an_interrupt_in_a_worker_interrupts_the_job(tmp_path, monkeypatch, caplog):
-    def interrupt(self, source_ids):
+    def interrupt(self, inputs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Reverser, "translate_ids", interrupt)
+    monkeypatch.setattr(Reverser, "translate", interrupt)
     source = write(tmp_path / "input.parquet", numbered(3))
     with pytest.raises(KeyboardInterrupt):
         translate(source, tmp_path / "out")

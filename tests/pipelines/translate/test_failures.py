@@ -483,8 +483,8 @@ def test_an_output_folder_that_is_deleted_during_the_job_is_an_error(tmp_path, i
     source, output = write(tmp_path / "in.parquet", numbered(9)), tmp_path / "out"
 
     class Deleter(Reverser):
-        def translate_ids(self, source_ids):
-            translated = super().translate_ids(source_ids)
+        def translate(self, inputs):
+            translated = super().translate(inputs)
             if "row 4" in self.calls[-1]:
                 shutil.rmtree(output)
                 if is_made_again:  # another thread that writes a unit could create the folder

@@ -24,8 +24,8 @@ from tt.pipelines.translate.manifest import summary_blocks
 class CutOff(Reverser):
     """Reports the translations of all texts with an "x" as cut off."""
 
-    def translate_ids(self, source_ids):
-        found, work = super().translate_ids(source_ids)
+    def translate(self, inputs):
+        found, work = super().translate(inputs)
         return [
             Translation((Hypothesis(each.text, each.score, "x" not in each.text),))
             for each in found

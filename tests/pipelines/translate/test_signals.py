@@ -10,7 +10,7 @@ from commands import Child
 from slow_translation import run_tt_slowly
 from translation_jobs import files_below, numbered, output_bytes, outputs, read_all, turned, write
 
-IN_A_UNIT = {"where": "fakes:Reverser.translate_ids", "call": 8, "seconds": 1}
+IN_A_UNIT = {"where": "fakes:Reverser.translate", "call": 8, "seconds": 1}
 
 
 @pytest.fixture

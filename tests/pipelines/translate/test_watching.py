@@ -37,9 +37,9 @@ PATIENCE = 120.0
 class Slow(Reverser):
     """Takes a fifth of a second per batch."""
 
-    def translate_ids(self, source_ids, **settings):
+    def translate(self, inputs):
         time.sleep(0.2)
-        return super().translate_ids(source_ids)
+        return super().translate(inputs)
 
 
 def failing():
