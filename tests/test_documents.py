@@ -311,7 +311,7 @@ def test_the_documents_list_the_defaults_by_dataset_size():
 
 def test_the_documents_list_every_status_and_reason():
     from tt.pipelines.preprocess import filters, held_out
-    from tt.pipelines.texts.translating import STATUSES
+    from tt.pipelines.texts.results import STATUSES
 
     statuses = (ROOT / "docs/reference/columns.md").read_text("utf-8")
     for status in STATUSES:

@@ -14,15 +14,15 @@ from tt.model.engines.translator import Hypothesis
 from tt.model.errors import UserError, counted
 from tt.model.formats.model_card import TrainingData
 from tt.pipelines.inference.text_model import TextModel
-from tt.pipelines.texts import translating
+from tt.pipelines.texts import results
 from tt.pipelines.texts.languages import describe_other_texts
+from tt.pipelines.texts.results import TermCounts, TranslatedText
 from tt.pipelines.texts.segments import LINE_BREAK
-from tt.pipelines.texts.translating import TermCounts, TranslatedText
 
 CHUNK = 1024  # lines that are sorted by length and batched together, per GPU if there are several
 _SHOWN = 10  # line numbers that a report shows for each status or flag
 # Statuses that a report does not list.
-_PLAIN = (translating.OK, translating.NULL, translating.EMPTY, translating.COPIED)
+_PLAIN = (results.OK, results.NULL, results.EMPTY, results.COPIED)
 
 
 class OutputError(UserError):
@@ -55,7 +55,7 @@ class LineReport:
           text: The translation of the line.
           number: The line number, counted from 1.
         """
-        self.failed += text.status == translating.FAILED
+        self.failed += text.status == results.FAILED
         found = {f"flagged as {flag!r}": "" for flag in text.flags if flag != text.status}
         if text.status not in _PLAIN:
             found = {f"with status {text.status!r}": text.error or "", **found}

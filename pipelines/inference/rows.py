@@ -15,7 +15,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from tt.model.errors import UserError, require
 from tt.pipelines.texts.calling import encode_text
 from tt.pipelines.texts.options import TRANSLATION
-from tt.pipelines.texts.translating import (
+from tt.pipelines.texts.results import (
     ERROR,
     FAILED,
     N_BEST,

@@ -15,18 +15,11 @@ from tt.model.storage.files import read_bytes
 from tt.model.text.glossary import Glossary, read_glossary
 from tt.model.text.languages import find_language
 from tt.pipelines.inference.model_loading import ModelLoader
+from tt.pipelines.texts.known import Memory
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.remembering import Memory
-from tt.pipelines.texts.translating import (
-    FAILED,
-    NULL,
-    TermCounts,
-    TranslatedText,
-    TranslatedTexts,
-    find_sentences,
-    translate_texts,
-)
+from tt.pipelines.texts.results import FAILED, NULL, TermCounts, TranslatedText, TranslatedTexts
+from tt.pipelines.texts.translating import find_sentences, translate_texts
 
 _LOGGER = logging.getLogger(__name__)
 _logged: set[str] = set()  # the warnings that this process has already logged

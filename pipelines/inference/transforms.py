@@ -25,7 +25,7 @@ from tt.pipelines.inference.rows import OpenRow, Row, RowFields, translated_type
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel, describe_model
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import FAILED, STATUSES, TranslatedText
+from tt.pipelines.texts.results import FAILED, STATUSES, TranslatedText
 
 MIN_BATCH, MAX_BATCH = 64, 1024  # texts; larger batches have less padding, but need more memory
 

@@ -28,7 +28,7 @@ from tt.model.storage.files import delete, make_folder, open_for_parts, write_wh
 from tt.model.storage.listing import ListedFile
 from tt.pipelines.memory.keys import KEY_BYTES, Keys
 from tt.pipelines.tables.damage import explain_damage, explain_each
-from tt.pipelines.texts.remembering import Learned
+from tt.pipelines.texts.known import Learned
 
 MODEL, HUMAN = "model", "human"
 HYPOTHESIS = pa.struct(

@@ -23,8 +23,8 @@ from tt.pipelines.memory.entries import (
 )
 from tt.pipelines.memory.index import MemoryIndex
 from tt.pipelines.memory.keys import Keys, model_context
+from tt.pipelines.texts.known import Learned
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.remembering import Learned
 
 _LANGUAGES = ("source_language", "target_language")
 _LOGGER = logging.getLogger(__name__)

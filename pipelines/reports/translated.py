@@ -29,7 +29,7 @@ from tt.pipelines.runners.formatting import describe_sentences, format_seconds, 
 from tt.pipelines.tables.columns import path_in, read_text_column
 from tt.pipelines.tables.reading import OpenTable
 from tt.pipelines.texts.options import TRANSLATION
-from tt.pipelines.texts.translating import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TextFields
+from tt.pipelines.texts.results import ERROR, OK, ROW_FLAGS, SCORE, STATUS, TextFields
 from tt.pipelines.translate.column_choice import ColumnChoice
 from tt.pipelines.translate.job_folder import (
     MANIFEST_PATH,

@@ -47,7 +47,7 @@ from tt.pipelines.streams.options import EXACTLY_ONCE, KafkaTopic, PubsubName, S
 from tt.pipelines.streams.plan import StreamPlan
 from tt.pipelines.streams.pubsub import PubsubPlan, make_message, message_of
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import FAILED, TextFields
+from tt.pipelines.texts.results import FAILED, TextFields
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)  # not frozen: Beam sets attributes of transforms

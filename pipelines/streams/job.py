@@ -28,7 +28,7 @@ from tt.pipelines.streams.metrics import Metrics, StreamMetrics, publishing
 from tt.pipelines.streams.options import KafkaTopic, StreamOptions
 from tt.pipelines.streams.plan import StreamPlan, StreamRun
 from tt.pipelines.streams.pubsub import plan_subscription
-from tt.pipelines.texts.translating import TextFields
+from tt.pipelines.texts.results import TextFields
 
 
 @checked

@@ -30,7 +30,7 @@ from tt.pipelines.streams.kafka_reader import GroupReader
 from tt.pipelines.streams.messages import Answer, Message
 from tt.pipelines.streams.options import AT_LEAST_ONCE, EXACTLY_ONCE, KafkaTopic, StreamOptions
 from tt.pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
-from tt.pipelines.texts.translating import TextFields
+from tt.pipelines.texts.results import TextFields
 
 with contextlib.suppress(ImportError):  # from the extra `kafka`; see `check_installed`
     from confluent_kafka import KafkaException, TopicPartition

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from tt.pipelines.inference.text_model import TextModel
-from tt.pipelines.texts.translating import FAILED, VALUES, WORST_FIRST, TextFields, TranslatedText
+from tt.pipelines.texts.results import FAILED, VALUES, WORST_FIRST, TextFields, TranslatedText
 
 # Headers of written messages. They replace headers with the same names, which messages from another
 # tt stream have.

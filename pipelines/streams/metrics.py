@@ -24,7 +24,7 @@ from prometheus_client import (
 from tt.model.errors import UserError, counted
 from tt.pipelines.runners.status_line import repeating
 from tt.pipelines.streams.options import MetricsOptions
-from tt.pipelines.texts.translating import FAILED
+from tt.pipelines.texts.results import FAILED
 
 FILE_SECONDS = 10.0  # between two lines of the metrics file
 RATE_SECONDS = 10.0  # the window of the rate and the latencies in the status line

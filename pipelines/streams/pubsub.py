@@ -31,7 +31,7 @@ from tt.pipelines.streams.messages import (
 )
 from tt.pipelines.streams.options import PubsubName, StreamOptions
 from tt.pipelines.streams.plan import BATCH_BYTES, BatchLimit, StreamPlan, StreamRun
-from tt.pipelines.texts.translating import TextFields
+from tt.pipelines.texts.results import TextFields
 
 _ANSWER_SECONDS = 10.0  # time limit for an answer of the service before a run
 _CLOSE_SECONDS = 10.0  # time for the client to return the messages that it fetched ahead

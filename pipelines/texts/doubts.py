@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from tt.pipelines.texts.inputs import find_format
 from tt.pipelines.texts.languages import OTHER, compare_language
 from tt.pipelines.texts.limits import UNRELATED, WRONG_LANGUAGE, WRONG_SOURCE, Limits
 from tt.pipelines.texts.markup import PLAIN, find_regions
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.planning import find_format
 from tt.pipelines.texts.similarity import cosines
 
 

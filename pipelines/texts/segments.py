@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -307,19 +307,22 @@ def distinct_pieces(parts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(part for part in parts if not part.isspace()))
 
 
-def join_translations(parts: Sequence[str], translations: Mapping[str, str]) -> str:
-    """Join the translations of pieces, with the white space between them.
+def join_translations(parts: Sequence[str], texts: Sequence[str]) -> str:
+    """Join the translations of the parts of a text.
 
     If only the translation's script has spaces between words, a space is added between pieces,
     except next to tags. If only the source's script has spaces, a single space between sentences is
     removed.
 
-    >>> join_translations(["Hi.", " ", "Bye."], {"Hi.": "你好。", "Bye.": "再见。"})
+    Args:
+      parts: Sentences, and the white space between them.
+      texts: The translation of each part; white space is its own translation.
+
+    >>> join_translations(["Hi.", " ", "Bye."], ["你好。", " ", "再见。"])
     '你好。再见。'
-    >>> join_translations(["你好。", "再见。"], {"你好。": "Hello.", "再见。": "Bye."})
+    >>> join_translations(["你好。", "再见。"], ["Hello.", "Bye."])
     'Hello. Bye.'
     """
-    texts = [part if part.isspace() else translations[part] for part in parts]
     joined = ""
     for i, (part, text) in enumerate(zip(parts, texts, strict=True)):
         if i > 0 and joined and text:

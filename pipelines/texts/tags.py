@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+
+import regex
 
 from tt.model.text.spans import Span, unite
 from tt.pipelines.texts.entities import unescape
 from tt.pipelines.texts.placing import Tag, find_partners
-from tt.pipelines.texts.protecting import cut_around, spans_within
 from tt.pipelines.texts.regions import ENTITY, Mark, Region, Role
 
 
@@ -89,7 +90,7 @@ def keep_pairs(parts: Sequence[str], spans: Sequence[Span]) -> list[str]:
     end = 0
     for first, last in [*pieces, [len(text), len(text)]]:
         inside = spans_within(spans, end, first)
-        joined += [*cut_around(text[end:first], inside), text[first:last]]
+        joined += [*cut_around_spans(text[end:first], inside), text[first:last]]
         end = last
     return [part for part in joined if part]
 
@@ -158,16 +159,63 @@ def find_single_tags(piece: str, region: Region) -> set[Mark]:
     return {mark for i, mark in enumerate(marks) if i not in partners}
 
 
-def spans_of_parts(parts: Sequence[str], spans: Sequence[Span]) -> Iterator[tuple[str, list[Span]]]:
-    """Yield the parts of a text that are not white space, with the spans inside each of them.
+def replace_spans(text: str, spans: Sequence[Span]) -> str:
+    """Return a text with the replacements of its spans.
+
+    >>> replace_spans("a {x}", [Span(2, 5, "{y}")])
+    'a {y}'
+    """
+    parts, end = [], 0
+    for span in spans:
+        parts += [text[end : span.start], span.replacement]
+        end = span.end
+    return "".join([*parts, text[end:]])
+
+
+def spans_within(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+    """Return the spans inside a part of a text, with their places in the part.
 
     Args:
-      parts: The parts; joined, they are the text.
       spans: The spans of the text, in order.
+      start: The index of the part's first character in the text.
+      end: The index after its last character.
+
+    >>> spans_within([Span(0, 3, "<p>"), Span(5, 8, "{x}")], 4, 9)
+    [Span(start=1, end=4, replacement='{x}', is_markup=False, role='')]
     """
-    start = 0
-    for part in parts:
-        end = start + len(part)
-        if not part.isspace():
-            yield part, spans_within(spans, start, end)
-        start = end
+    if not spans:
+        return []
+    first, last = (bisect.bisect_left(spans, i, key=lambda span: span.start) for i in (start, end))
+    return [
+        span._replace(start=span.start - start, end=span.end - start)
+        for span in spans[first:last]
+        if span.end <= end
+    ]
+
+
+# Punctuation that belongs to a neighboring span: a mark after the span, before white space, and an
+# opening bracket or quotation mark before the span.
+_AFTER_SPAN = regex.compile(r"[^\w\s]+(?=\s|$)|[\u3000-\u303f\uff00-\uffef]+")
+_BEFORE_SPAN = regex.compile(r"(?<=\s|^)[\p{Ps}\p{Pi}\"'¿¡]+$")
+
+
+def cut_around_spans(text: str, spans: Sequence[Span]) -> list[str]:
+    """Cut a text into its spans, the white space and punctuation next to them, and the rest.
+
+    >>> cut_around_spans("Hi {name}, you", [Span(3, 9, "{name}")])
+    ['Hi', ' ', '{name}', ',', ' ', 'you']
+    """
+    parts: list[str] = []
+    end = 0
+    for start, after in [*((span.start, span.end) for span in spans), (len(text), len(text))]:
+        between = text[end:start]
+        closing = _AFTER_SPAN.match(between) if end > 0 else None
+        opening = _BEFORE_SPAN.search(between) if start < len(text) else None
+        first = closing.end() if closing else 0
+        last = max(first, opening.start()) if opening else len(between)
+        core = between[first:last].strip()
+        at = between.index(core, first) if core else last
+        parts += [between[:first], between[first:at], core, between[at + len(core) : last]]
+        parts += [between[last:], text[start:after]]
+        end = after
+    return [part for part in parts if part]

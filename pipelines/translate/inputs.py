@@ -41,7 +41,7 @@ from tt.pipelines.tables.partitions import (
 )
 from tt.pipelines.tables.reading import inspect_file
 from tt.pipelines.tables.writing import check_schema
-from tt.pipelines.texts.translating import ROW_FLAGS
+from tt.pipelines.texts.results import ROW_FLAGS
 from tt.pipelines.translate.column_types import add_types
 from tt.pipelines.translate.lakehouse import cast_schema, find_input, fit_contents, fit_to_table
 from tt.pipelines.translate.manifest import SkippedFile

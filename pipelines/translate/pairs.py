@@ -14,12 +14,7 @@ import pyarrow as pa
 from tt.pipelines.tables.columns import read_text_column
 from tt.pipelines.texts.limits import TRANSLATED
 from tt.pipelines.texts.options import TRANSLATION
-from tt.pipelines.texts.translating import (
-    EMPTY,
-    ROW_FLAGS,
-    STATUS,
-    TextFields,
-)
+from tt.pipelines.texts.results import EMPTY, ROW_FLAGS, STATUS, TextFields
 from tt.pipelines.translate.column_choice import ColumnChoice
 from tt.pipelines.translate.options import BackTranslation
 

@@ -38,7 +38,7 @@ from tt.pipelines.tables.columns import (
     path_in,
 )
 from tt.pipelines.tables.damage import explain_damage
-from tt.pipelines.texts.translating import SKIPPED, STATUS
+from tt.pipelines.texts.results import SKIPPED, STATUS
 from tt.pipelines.translate.job_folder import PREVIOUS_FOLDER
 from tt.pipelines.translate.table import TableOptions, added_fields
 

@@ -24,8 +24,8 @@ from tt.pipelines.tables.formats import PARQUET
 from tt.pipelines.tables.lakehouse import fit_rows
 from tt.pipelines.tables.parquet import ForwardReader
 from tt.pipelines.tables.writing import TableWriter
-from tt.pipelines.texts.remembering import Learned
-from tt.pipelines.texts.translating import TranslatedTexts
+from tt.pipelines.texts.known import Learned
+from tt.pipelines.texts.results import TranslatedTexts
 from tt.pipelines.translate import plan
 from tt.pipelines.translate.manifest import UnitStatistics
 from tt.pipelines.translate.options import SKIP

@@ -35,7 +35,8 @@ from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.markup import PLAIN, detect_format, find_regions
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.regions import Role
-from tt.pipelines.texts.translating import TranslatedText, translate_texts
+from tt.pipelines.texts.results import TranslatedText
+from tt.pipelines.texts.translating import translate_texts
 
 _FOLDER = Path(__file__).resolve().parents[1] / "support" / "marked_texts"
 _VOID = frozenset(

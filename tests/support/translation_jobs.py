@@ -16,7 +16,7 @@ from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import STATUSES
+from tt.pipelines.texts.results import STATUSES
 from tt.pipelines.translate.job import TranslateRequest
 from tt.pipelines.translate.options import TranslateOptions
 

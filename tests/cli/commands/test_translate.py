@@ -22,7 +22,7 @@ from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.lines import LineReport, format_line, translate_lines
 from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import TranslatedText
+from tt.pipelines.texts.results import TranslatedText
 
 
 def translated(data, *, translator=None, scored=0, chunk=1000, **options):

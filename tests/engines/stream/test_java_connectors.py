@@ -13,7 +13,7 @@ from tt.pipelines.streams import connectors
 from tt.pipelines.streams.kafka_clients import Cluster
 from tt.pipelines.streams.kafka_commits import KafkaOutputs
 from tt.pipelines.streams.messages import Answer, fail
-from tt.pipelines.texts.translating import TextFields
+from tt.pipelines.texts.results import TextFields
 
 
 def shout(message):

@@ -17,7 +17,7 @@ from tt.model.engines.translator import Engine, Work, count_used_gpus
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
 from tt.pipelines.inference.side_by_side import SideBySide, use_all_devices
-from tt.pipelines.texts.aligning import Pair, find_links
+from tt.pipelines.texts.word_links import Pair, find_links
 
 CPUS = ["/device:CPU:0", "/device:CPU:1"]
 pytestmark = pytest.mark.usefixtures("eager")

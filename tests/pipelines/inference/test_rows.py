@@ -14,7 +14,7 @@ from tt.model.errors import NotFiniteError, UserError
 from tt.pipelines.inference.rows import OpenRow, RowFields
 from tt.pipelines.inference.text_model import TextModel, translate_by_language
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import TranslatedText
+from tt.pipelines.texts.results import TranslatedText
 
 TEXT = RowFields(fields=("text",))
 BOTH = RowFields(fields=("title", "tags"), output="german")

@@ -20,7 +20,7 @@ from tt.pipelines.memory import actions, new_corrections
 from tt.pipelines.memory.actions import Changed
 from tt.pipelines.memory.entries import learned_table, list_entries, write_unit
 from tt.pipelines.memory.options import MemoryRequest
-from tt.pipelines.texts.remembering import Learned
+from tt.pipelines.texts.known import Learned
 
 LANGUAGES = {"source_language": "en", "target_language": "de"}
 

@@ -21,7 +21,7 @@ from tt.pipelines.memory.entries import (
 )
 from tt.pipelines.memory.index import MemoryIndex
 from tt.pipelines.memory.keys import Keys, model_context
-from tt.pipelines.texts.remembering import Learned
+from tt.pipelines.texts.known import Learned
 
 NOW = datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC)
 LANGUAGES = ("en", "de")

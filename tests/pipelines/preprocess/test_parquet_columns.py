@@ -17,7 +17,7 @@ from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns, open_columns
 from tt.pipelines.preprocess.sources import decode_columns
 from tt.pipelines.texts.limits import TRANSLATED
-from tt.pipelines.texts.translating import STATUSES
+from tt.pipelines.texts.results import STATUSES
 
 
 def test_null_structs_and_a_column_with_a_dot_in_its_name(tmp_path):

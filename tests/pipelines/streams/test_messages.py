@@ -21,7 +21,7 @@ from tt.pipelines.streams.messages import (
     read_texts,
 )
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import FAILED, STATUSES, TextFields, TranslatedText
+from tt.pipelines.texts.results import FAILED, STATUSES, TextFields, TranslatedText
 
 TITLE = TextFields(fields=("title",))
 BOTH = TextFields(fields=("title", "product.text"))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import STATUSES, translate_texts
+from tt.pipelines.texts.results import STATUSES
+from tt.pipelines.texts.translating import translate_texts
 
 
 def translate(text, *, translator=None, **options):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tt.model.engines.translator import Hypothesis, Translation
 from tt.model.text.spans import Protection
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.texts import planning, translating
+from tt.pipelines.texts import inputs, translating
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.segments import find_plain, split_sentences
@@ -125,7 +125,7 @@ def check_ways(texts, options):
 
     quick = translate()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "find_plain", lambda texts, **_: [False] * len(texts))
+        patch.setattr(inputs, "find_plain", lambda texts, **_: [False] * len(texts))
         assert translate() == quick
     return quick
 

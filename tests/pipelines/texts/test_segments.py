@@ -119,17 +119,16 @@ def test_pieces_fit_and_are_checked_once(text, language, most):
         assert parts == split_sentences(text, language=language)
 
 
-def test_translations_replace_the_pieces():
+def test_translations_replace_the_parts():
     parts = [" ", "a", "\n\n", "b", "  ", "a", "\t"]
-    assert join_translations(parts, {"a": "AA", "b": ""}) == " AA\n\n  AA\t"
-    halves = ["aaa", "bbb"]
-    assert join_translations(halves, {"aaa": "x", "bbb": "y"}) == "xy", "halves of one word"
+    found = [" ", "AA", "\n\n", "", "  ", "AA", "\t"]
+    assert join_translations(parts, found) == " AA\n\n  AA\t"
+    assert join_translations(["aaa", "bbb"], ["x", "y"]) == "xy", "halves of one word"
     chinese = ["你好。", "再见。"]
-    assert join_translations(chinese, {"你好。": "Hi.", "再见。": "Bye."}) == "Hi. Bye."
-    assert join_translations(chinese, {"你好。": "はい。", "再见。": "では。"}) == "はい。では。"
-    assert join_translations(chinese, {"你好。": "", "再见。": "Bye."}) == "Bye."
-    tags = {"<b>": "<b>", "</b>": "</b>"}
-    assert join_translations(["<b>", "你好。", "</b>"], {"你好。": "Hi.", **tags}) == "<b>Hi.</b>"
+    assert join_translations(chinese, ["Hi.", "Bye."]) == "Hi. Bye."
+    assert join_translations(chinese, ["はい。", "では。"]) == "はい。では。"
+    assert join_translations(chinese, ["", "Bye."]) == "Bye."
+    assert join_translations(["<b>", "你好。", "</b>"], ["<b>", "Hi.", "</b>"]) == "<b>Hi.</b>"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.errors import UserError
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import STATUSES, TranslatedText, translate_texts
+from tt.pipelines.texts.results import STATUSES, TranslatedText
+from tt.pipelines.texts.translating import translate_texts
 
 
 def translate(texts, translator=None, **options):

@@ -23,7 +23,7 @@ from tt.model.errors import UserError
 from tt.pipelines.preprocess import sources
 from tt.pipelines.texts.limits import FLAGS, TRANSLATED
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.translating import FROM_MEMORY, OK, STATUSES, TextFields
+from tt.pipelines.texts.results import FROM_MEMORY, OK, STATUSES, TextFields
 from tt.pipelines.translate.options import BackTranslation, TranslateOptions
 from tt.pipelines.translate.pairs import PAIR_SCHEMA, make_pairs
 

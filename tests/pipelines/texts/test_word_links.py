@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tt.model.engines.translator import ScoredText, Scorer
-from tt.pipelines.texts.aligning import Pair, find_links
 from tt.pipelines.texts.placing import find_words
+from tt.pipelines.texts.word_links import Pair, find_links
 
 LEXICON = {"el": "the", "coche": "car", "rojo": "red", "lee": "reads", "perro": "dog"}
 

@@ -1,4 +1,9 @@
-"""Keep protected spans in a translation, as placeholders or by cutting the text around them."""
+"""Turn a segment into the text for the model, and give its translation everything back.
+
+The model gets protected spans and terms as placeholders, or as they are if it knows no
+placeholders. It gets no inline tags, entities, line breaks and, in a sentence in capitals, no
+capitals.
+"""
 
 from __future__ import annotations
 
@@ -6,64 +11,70 @@ import bisect
 import collections
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
-import regex
 
 from tt.model.text.spans import BRACKET, PLACEHOLDER, PLACEHOLDERS, Span
-from tt.pipelines.texts.capitals import Capitals, restore_capitals
+from tt.pipelines.texts.capitals import Capitals, find_capitals, restore_capitals, to_usual_case
+from tt.pipelines.texts.entities import decode_entities
+from tt.pipelines.texts.markup import PLAIN
+from tt.pipelines.texts.occurrences import Masked, Rules, Segment
 from tt.pipelines.texts.placing import Links, Tag, place_tags
 from tt.pipelines.texts.regions import Role
-from tt.pipelines.texts.segments import LINE_BREAK, split_sentences
+from tt.pipelines.texts.segments import LINE_BREAK
 
 _INVENTED = re.compile(f" ?{PLACEHOLDER.pattern}")
 _PLACEHOLDERS = re.compile(f"({PLACEHOLDER.pattern})")
-
-# Characters for private use, except the last plane, whose characters stand for attributes.
-_FIRST_STAND_IN, _LAST_STAND_IN = 0xF0000, 0xFFFFE
-_ORIGINAL = re.compile(f"[\U000f0000-\U000ffffd]|{PLACEHOLDER.pattern}")
+_FIRST_STAND_IN, _LAST_STAND_IN = 0xF0000, 0x10FFFD  # characters for private use
+_ORIGINAL = re.compile(f"[\U000f0000-\U0010fffd]|{PLACEHOLDER.pattern}")
 _FIGURE_BEFORE, _FIGURE_AFTER = re.compile(r"[0-9][0-9.,]*$"), re.compile(r"[0-9][0-9.,]*")
 _LONGEST_FIGURE = 20
 _FIGURE_SPACES = 50  # the figure is at most this many spaces away from the expected place
 _LINE_FEED = frozenset("\r\n")
 _LIST_MARK = re.compile(r"[-+*#>|=]|[0-9]{1,9}[.)]")  # it would start a list at the start of a line
-_LONG_LINE = 50  # characters; a line break after such a line probably ends no sentence
-_BREAK = re.compile(r"<br\b| *\\?[\r\n]", re.IGNORECASE)
 
 
-class Masked(NamedTuple):
-    """A piece as the model receives it, and everything that its translation gets back.
-
-    Attributes:
-      text: The text for the model.
-      replacements: The text that replaces each placeholder in the translation.
-      exact: The spans that stay in the text. The translation must contain each equally often.
-      tags: The inline tags that were removed from the text.
-      wraps: The line breaks that are spaces in the text, with their indices in the text.
-      entities: The HTML entity of each character that must be encoded again.
-      capitals: How the piece uses capitals, if the text is in lower case instead.
-    """
-
-    text: str
-    replacements: tuple[str, ...] = ()
-    exact: tuple[str, ...] = ()
-    tags: tuple[Tag, ...] = ()
-    wraps: tuple[tuple[int, str], ...] = ()
-    entities: Mapping[str, str] = {}
-    capitals: Capitals | None = None
-
-
-def mask(piece: str, spans: Sequence[Span], *, has_placeholders: bool = True) -> Masked:
-    """Remove the tags of a piece, and replace its other spans by placeholders.
-
-    There must not be more spans than placeholders.
+def mask(segment: Segment, rules: Rules, *, format: str) -> Masked:  # noqa: A002
+    """Return a segment as the model receives it, and what its translation gets back.
 
     Args:
-      piece: The piece.
-      spans: Its spans.
-      has_placeholders: Whether the model knows placeholders; otherwise, the spans stay in the text.
+      segment: A sentence or a text in an attribute.
+      rules: How to treat the text.
+      format: The format of the text.
+    """
+    text, spans = segment.text, segment.spans
+    entities: Mapping[str, str] = {}
+    if format != PLAIN:
+        text, spans, entities = decode_entities(
+            text, spans, is_attribute=segment.is_quoted, is_known=rules.knows
+        )
+    kept = [span for span in spans if not span.role]
+    has_placeholders = segment.is_span or len(kept) <= rules.most_spans
+    if not has_placeholders and not rules.can_place(text, kept):
+        spans = [span for span in spans if span.role]
+    masked = _mask(text, spans, has_placeholders=has_placeholders)
+    if format != PLAIN:
+        masked = masked._replace(text=LINE_BREAK.sub(" ", masked.text), entities=entities)
+    if not rules.restores_capitals:
+        return masked
+    found = segment.capitals or find_capitals(
+        masked.words, has_capital_nouns=rules.has_capital_nouns
+    )
+    if found is None:
+        return masked
+    lowered = to_usual_case(
+        masked.text,
+        choose=rules.choose_case,
+        atoms=masked.exact,
+        is_title=found is Capitals.TITLE,
+    )
+    return masked._replace(text=lowered, capitals=found)
 
-    >>> mask("Hi {name}!", [Span(3, 9, "{name}")]).text
+
+def _mask(piece: str, spans: Sequence[Span], *, has_placeholders: bool = True) -> Masked:
+    """Remove the tags of a piece, and replace its other spans by placeholders.
+
+    Without placeholders, the other spans stay in the text.
+
+    >>> _mask("Hi {name}!", [Span(3, 9, "{name}")]).text
     'Hi ⟦1⟧!'
     """
     text = ""
@@ -93,24 +104,6 @@ def mask(piece: str, spans: Sequence[Span], *, has_placeholders: bool = True) ->
     return Masked(text, tuple(replacements), tuple(exact), tuple(tags), tuple(wraps))
 
 
-def replace_spans(text: str, spans: Sequence[Span]) -> str:
-    """Return a text with the replacements of its spans.
-
-    >>> replace_spans("a {x}", [Span(2, 5, "{y}")])
-    'a {y}'
-    """
-    return _replace(text, spans, replacements=[span.replacement for span in spans])
-
-
-def _replace(text: str, spans: Sequence[Span], *, replacements: Sequence[str]) -> str:
-    parts = []
-    end = 0
-    for span, replacement in zip(spans, replacements, strict=False):
-        parts += [text[end : span.start], replacement]
-        end = span.end
-    return "".join([*parts, text[end:]])
-
-
 def keeps_spans(text: str, masked: Masked) -> bool:
     """Return whether a translation keeps all placeholders and spans of the text for the model.
 
@@ -132,12 +125,15 @@ def keeps_spans(text: str, masked: Masked) -> bool:
     )
 
 
-def unmask(text: str, masked: Masked, *, links: Links | None = None) -> tuple[str, bool]:
+def unmask(
+    text: str, masked: Masked, *, tags: Sequence[str] = (), links: Links | None = None
+) -> tuple[str, bool]:
     """Return a translation with all spans, tags, entities and capitals of its source.
 
     Args:
       text: The translation of `masked.text`.
-      masked: The piece.
+      masked: The segment.
+      tags: The tags of `masked` as they stand in the translation.
       links: The words that belong together, [T, S]; necessary for tags between the ends of a piece.
 
     Returns:
@@ -153,7 +149,7 @@ def unmask(text: str, masked: Masked, *, links: Links | None = None) -> tuple[st
     is_clear = True
     if masked.tags:
         stand_ins = [next(unused) for _ in masked.tags]
-        originals |= zip(stand_ins, (tag.text for tag in masked.tags), strict=True)
+        originals |= zip(stand_ins, tags, strict=True)
         text, is_clear = place_tags(
             masked.tags,
             source=masked.text,
@@ -203,11 +199,6 @@ def _separate_spans(text: str, masked: Masked) -> str:
 
 def _is_cased(character: str) -> bool:
     return character.islower() or character.isupper()
-
-
-def has_stand_ins(text: str) -> bool:
-    """Return whether a text contains characters for private use that could stand for tags."""
-    return not text.isascii() and max(text) >= chr(_FIRST_STAND_IN)
 
 
 def _wrap(text: str, masked: Masked, *, stand_ins: Sequence[str], hidden: Mapping[str, int]) -> str:
@@ -275,130 +266,3 @@ def remove_placeholders(text: str) -> str:
     'Ja.'
     """
     return _INVENTED.sub("", text) if BRACKET in text else text
-
-
-def cut_sentences(
-    text: str, spans: Sequence[Span], *, language: str, is_wrapped: bool = False
-) -> list[str]:
-    """Cut a text into sentences, white space and the markup between sentences.
-
-    No cut is inside a span.
-
-    Args:
-      text: The text.
-      spans: Its spans.
-      language: Code of the language.
-      is_wrapped: Whether a line break is only a space, as in HTML. A sentence can end at <br>, and
-        after a short line.
-
-    >>> spans = [Span(0, 3, "<p>", True), Span(4, 15, "www.a.b?c=d")]
-    >>> cut_sentences("<p>A www.a.b?c=d. B", spans, language="en")
-    ['<p>', 'A www.a.b?c=d.', ' ', 'B']
-    """
-    shown = _without_spans(text, spans, is_wrapped=is_wrapped) if spans or is_wrapped else text
-    parts = split_sentences(shown, language=language) or [text]
-    return _cut_like(text, spans, parts) if spans else parts
-
-
-def cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
-    """Cut off markup and white space at both ends of a text.
-
-    >>> cut_markup_off("<p>A <b>b</b>.</p>", [Span(0, 3, "<p>", True), Span(14, 18, "</p>", True)])
-    ['<p>', 'A <b>b</b>.', '</p>']
-    """
-    if not any(span.is_markup for span in spans):
-        return [text]
-    shown = _without_spans(text, spans)
-    core = shown.strip()
-    start = shown.index(core)
-    cut = (shown[:start], core, shown[start + len(core) :])
-    return _cut_like(text, spans, [part for part in cut if part])
-
-
-def _without_spans(text: str, spans: Sequence[Span], *, is_wrapped: bool = False) -> str:
-    """Return a text of the same length, with spaces instead of markup and X in other spans."""
-    if is_wrapped:
-        text = _join_lines(text)
-    shown = [(" " if span.is_markup else "X") * (span.end - span.start) for span in spans]
-    if is_wrapped:
-        shown = [
-            "\n" + each[1:] if _BREAK.match(span.replacement) and span.role == Role.VOID else each
-            for each, span in zip(shown, spans, strict=True)
-        ]
-    return _replace(text, spans, replacements=shown)
-
-
-def _join_lines(text: str) -> str:
-    """Replace the line breaks after long lines by spaces, so that no sentence ends there."""
-    joined = []
-    start = 0
-    for found in LINE_BREAK.finditer(text):
-        line = text[start : found.start()]
-        is_long = len(line) >= _LONG_LINE
-        joined += [line, " " * len(found[0]) if is_long else found[0]]
-        start = found.end()
-    return "".join([*joined, text[start:]])
-
-
-def spans_within(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-    """Return the spans inside a part of a text, with their places in the part.
-
-    Args:
-      spans: The spans of the text, in order.
-      start: The index of the part's first character in the text.
-      end: The index after its last character.
-
-    >>> spans_within([Span(0, 3, "<p>"), Span(5, 8, "{x}")], 4, 9)
-    [Span(start=1, end=4, replacement='{x}', is_markup=False, role='')]
-    """
-    first, last = (bisect.bisect_left(spans, i, key=lambda span: span.start) for i in (start, end))
-    return [
-        span._replace(start=span.start - start, end=span.end - start)
-        for span in spans[first:last]
-        if span.end <= end
-    ]
-
-
-def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[str]:
-    """Cut a text at the same places as `shown`, the pieces of its version without spans.
-
-    A piece of white space can contain markup, so it is also cut around its spans.
-    """
-    parts: list[str] = []
-    start = 0
-    for each in shown:
-        end = start + len(each)
-        if each.isspace():
-            parts += cut_around(text[start:end], spans_within(spans, start, end))
-        else:
-            parts.append(text[start:end])
-        start = end
-    return parts
-
-
-# Punctuation that belongs to a neighboring span: a mark after the span, before white space, and an
-# opening bracket or quotation mark before the span.
-_AFTER_SPAN = regex.compile(r"[^\w\s]+(?=\s|$)|[\u3000-\u303f\uff00-\uffef]+")
-_BEFORE_SPAN = regex.compile(r"(?<=\s|^)[\p{Ps}\p{Pi}\"'¿¡]+$")
-
-
-def cut_around(text: str, spans: Sequence[Span]) -> list[str]:
-    """Cut a text into its spans, the white space and punctuation next to them, and the rest.
-
-    >>> cut_around("Hi {name}, you", [Span(3, 9, "{name}")])
-    ['Hi', ' ', '{name}', ',', ' ', 'you']
-    """
-    parts: list[str] = []
-    end = 0
-    for start, after in [*((span.start, span.end) for span in spans), (len(text), len(text))]:
-        between = text[end:start]
-        closing = _AFTER_SPAN.match(between) if end > 0 else None
-        opening = _BEFORE_SPAN.search(between) if start < len(text) else None
-        first = closing.end() if closing else 0
-        last = max(first, opening.start()) if opening else len(between)
-        core = between[first:last].strip()
-        at = between.index(core, first) if core else last
-        parts += [between[:first], between[first:at], core, between[at + len(core) : last]]
-        parts += [between[last:], text[start:after]]
-        end = after
-    return [part for part in parts if part]

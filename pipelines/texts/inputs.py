@@ -1,0 +1,240 @@
+"""Cut texts, and prepare the inputs of the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+
+import regex
+
+from tt.model.text.glossary import Glossary
+from tt.model.text.spans import TooLongToSearchError
+from tt.pipelines.texts.calling import one_line
+from tt.pipelines.texts.drafts import Draft
+from tt.pipelines.texts.figures import protect_figures
+from tt.pipelines.texts.known import Translations
+from tt.pipelines.texts.markup import AUTO, PLAIN, detect_format
+from tt.pipelines.texts.occurrences import (
+    Kind,
+    Masked,
+    Rules,
+    Segment,
+    cut,
+    cut_around,
+    cut_in_half,
+)
+from tt.pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
+from tt.pipelines.texts.placeholders import mask
+from tt.pipelines.texts.results import FAILED, TOO_LONG, UNKNOWN
+from tt.pipelines.texts.segments import find_plain
+
+Placed = tuple[Segment, Draft]  # a segment, and the draft that it belongs to
+# A code such as SKU-4711, or a value that spreadsheets and databases write.
+_CODE = regex.compile(
+    r"\s*(?:(?=\S*[0-9])[A-Z0-9]+(?:[-_./:#][A-Z0-9]+)*"
+    r"|#?N/A|n/a|N\.A\.|n\.a\.|null|NULL|NaN|nan)\s*"
+)
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text is a code or a missing value, which no model should translate.
+
+    >>> is_code("N/A"), is_code("SKU-4711"), is_code("A dog")
+    (True, True, False)
+    """
+    return _CODE.fullmatch(text) is not None
+
+
+class Inputs:
+    """Decides which inputs the model gets for texts.
+
+    Args:
+      known: The inputs, and their translations.
+      options: Options for texts.
+      glossary: The glossary, if there is one.
+    """
+
+    def __init__(
+        self, known: Translations, *, options: TextOptions, glossary: Glossary | None
+    ) -> None:
+        self._known = known
+        self._options = options
+        self._rules = Rules(
+            language=options.source_language,
+            protection=options.protection,
+            glossary=glossary,
+            most_spans=options.placeholders or 0,
+            restores_capitals=options.restores_capitals,
+            knows=functools.cache(known.knows),
+            choose_case=functools.cache(known.choose_case),
+        )
+
+    def begin(self, texts: Sequence[str]) -> list[Draft]:
+        """Cut texts, and prepare the inputs of the model."""
+        options, rules = self._options, self._rules
+        is_plain = [False] * len(texts)
+        if rules.glossary is None and not options.protection.protect_regex:
+            is_plain = self._find_plain(texts)
+        drafts = [Draft(text) for text in texts]
+        for draft, plain in zip(drafts, is_plain, strict=True):
+            if plain:
+                draft.segments = [Segment(0, draft.text, is_plain=True)]
+            else:
+                draft.format = find_format(draft.text, options=options)
+                self._cut(draft, into_sentences=options.split == SENTENCES)
+        self._fill(drafts)
+        for draft in open_drafts(drafts):
+            if any(source.unknown for source in draft.sources):
+                words = " ".join(s.words for s in draft.every if s.source and s.has_letters)
+                # Unknown symbols do not hide the meaning of a text with letters.
+                words = "".join(c if c.isalpha() or rules.knows(c) else " " for c in words)
+                if why := self._known.describe_unknown(words):
+                    draft.failure = (UNKNOWN, why)
+        self._cut_to_fit(open_drafts(drafts))
+        for draft in open_drafts(drafts):
+            draft.failure = self.settle(draft.every)
+            draft.find_unended()
+        for draft in drafts:
+            if draft.failure:
+                draft.segments, draft.attributes = [], []
+        return drafts
+
+    def _find_plain(self, texts: Sequence[str]) -> list[bool]:
+        language, keeps = self._rules.language, not self._rules.restores_capitals
+        return find_plain(texts, language=language, may_have_capitals=keeps)
+
+    def _cut(self, draft: Draft, *, into_sentences: bool) -> None:
+        try:
+            segments = cut(
+                draft.text, self._rules, format=draft.format, into_sentences=into_sentences
+            )
+        except TooLongToSearchError as error:
+            draft.failure = (FAILED, str(error))
+            return
+        draft.segments = [each for each in segments if each.kind is not Kind.ATTRIBUTE]
+        draft.attributes = [each for each in segments if each.kind is Kind.ATTRIBUTE]
+
+    def _fill(self, drafts: Sequence[Draft]) -> None:
+        """Use human translations of sentences, and prepare the other segments for the model."""
+        worded = [each for draft in drafts for each in draft.every if each.is_worded]
+        corrections = self._known.find_corrections(dict.fromkeys(each.text for each in worded))
+        for segment in worded if corrections else ():
+            segment.kept = corrections.get(segment.text)
+            segment.is_corrected = segment.kept is not None
+        for draft in drafts:
+            if any(segment.spans for segment in draft.segments):
+                draft.segments = [
+                    each for segment in draft.segments for each in self._fit_spans(segment, draft)
+                ]
+        self.prepare([(each, draft) for draft in drafts for each in draft.every])
+
+    def _fit_spans(self, segment: Segment, draft: Draft) -> list[Segment]:
+        """Cut a sentence with more spans than the model can place around its spans."""
+        if not segment.is_worded or self._rules.can_place(segment.text, segment.kept_spans):
+            return [segment]
+        return self.cut_around(segment, draft)
+
+    def cut_around(self, segment: Segment, draft: Draft) -> list[Segment]:
+        """Cut a sentence around its spans; the fragments get the capitals of the sentence."""
+        fragments = cut_around(segment)
+        if len(fragments) > 1:
+            capitals = mask(segment, self._rules, format=draft.format).capitals
+            for fragment in fragments:
+                fragment.capitals = capitals
+        return fragments
+
+    def prepare(self, new: Sequence[Placed]) -> None:
+        """Prepare the inputs of the model for new segments."""
+        new = [(segment, draft) for segment, draft in new if segment.is_worded]
+        unsure = [
+            segment
+            for segment, draft in new
+            if draft.format == PLAIN and not (segment.is_plain or segment.spans or segment.capitals)
+        ]
+        if unsure:
+            is_plain = self._find_plain([each.text for each in unsure])
+            for segment, plain in zip(unsure, is_plain, strict=True):
+                segment.is_plain = plain
+        for segment, draft in new:
+            segment.masked = (
+                Masked(segment.text)
+                if segment.is_plain
+                else mask(segment, self._rules, format=draft.format)
+            )
+        inputs = self._known.prepare(segment.shown for segment, _ in new)
+        for segment, _ in new:
+            source = inputs[segment.shown]
+            if isinstance(source, Exception):
+                segment.error = one_line(source)
+            else:
+                segment.source = source
+
+    def _cut_to_fit(self, drafts: Sequence[Draft]) -> None:
+        """Cut the texts and sentences that are too long for the model, as the options say."""
+        most = self._options.max_source_tokens
+        long = [draft for draft in drafts if any(each.is_long(most) for each in draft.segments)]
+        if self._options.split == LONG and long:
+            for draft in long:
+                self._cut(draft, into_sentences=True)
+            self._fill(long)
+        while self._options.on_too_long == SPLIT and long:
+            halves: list[Placed] = []
+            for draft in long:
+                segments: list[Segment] = []
+                for each in draft.segments:
+                    if each.is_long(most) and len(each.text) > 1:
+                        segments += (new := cut_in_half(each))
+                        halves += [(half, draft) for half in new]
+                        draft.was_cut = True
+                    else:
+                        segments.append(each)
+                draft.segments = segments
+            self.prepare(halves)
+            long = list(dict.fromkeys(draft for half, draft in halves if half.is_long(most)))
+
+    def settle(self, segments: Sequence[Segment]) -> tuple[str, str] | None:
+        """Decide which segments the model translates; return the failure of their text, if any."""
+        most = self._options.max_source_tokens
+        for segment in segments:
+            source = segment.source
+            if segment.error:
+                return FAILED, segment.error
+            if source is None:
+                continue
+            if not segment.has_letters or is_code(source.text) or not source.length:
+                segment.source = None
+                if source.text and not source.length:  # nothing is left after normalization
+                    segment.kept = "".join(span.replacement for span in segment.spans)
+            elif source.length + 2 <= most:
+                continue
+            elif self._options.on_too_long == TRUNCATE:
+                segment.is_truncated = True
+                segment.source = dataclasses.replace(source, length=most - 2)
+            elif segment.kind is Kind.ATTRIBUTE:
+                segment.source = None
+            else:  # the options forbid cutting, or it is a single character
+                count = source.length + 2
+                return TOO_LONG, f"a sentence has {count:,} tokens; at most {most:,} are allowed"
+        return None
+
+    def protect_figures_of(self, segment: Segment, draft: Draft) -> list[Segment]:
+        """Return a sentence whose figures are spans, or its fragments around these spans."""
+        spans = protect_figures(segment.text, segment.spans)
+        [whole] = segment.divide([segment.text])
+        whole.spans, whole.capitals = spans, segment.capitals
+        if self._rules.most_spans and self._rules.can_place(whole.text, whole.kept_spans):
+            return [whole]
+        return self.cut_around(whole, draft)
+
+
+def open_drafts(drafts: Iterable[Draft]) -> list[Draft]:
+    """Return the drafts that have not failed."""
+    return [draft for draft in drafts if draft.failure is None]
+
+
+def find_format(text: str, *, options: TextOptions) -> str:
+    """Return the format in which a text is translated: `MARKDOWN`, `HTML` or `PLAIN`."""
+    if not options.protection.protect:
+        return PLAIN
+    return detect_format(text) if options.texts == AUTO else options.texts

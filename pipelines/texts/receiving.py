@@ -1,0 +1,159 @@
+"""Give the translations of a segment back what the model did not receive, and judge them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import regex
+
+from tt.model.engines.translator import Translation
+from tt.model.text.spans import BRACKET
+from tt.pipelines.texts.figures import has_fraction, has_same_figures, replace_wrong_figure
+from tt.pipelines.texts.judging import flag_sentence
+from tt.pipelines.texts.limits import INCOMPLETE, NUMBER, SYMBOLS, Limits
+from tt.pipelines.texts.occurrences import Kind, Segment
+from tt.pipelines.texts.placeholders import (
+    keeps_spans,
+    match_first_letter,
+    remove_placeholders,
+    unmask,
+)
+from tt.pipelines.texts.placing import find_words, needs_links
+from tt.pipelines.texts.word_links import Linked, Pair
+
+_END = regex.compile(r"\s*[.。।۔!！?？…]+(?=[\"'”“»]*$)")
+_FULL_STOP = regex.compile(r"(?<![.。])[.。।۔]$")
+Links = Mapping[Pair, Linked]
+
+
+def keeps_all_spans(segment: Segment, text: str) -> bool:
+    """Return whether a translation keeps all spans, which only a truncated source may lack."""
+    masked = segment.masked
+    return masked is None or segment.is_truncated or keeps_spans(text, masked)
+
+
+def find_pair(segment: Segment, text: str) -> Pair | None:
+    """Return the source and a translation if the tags need links between their words."""
+    masked = segment.masked
+    # The model does not know the end of a truncated source.
+    if masked is None or not masked.tags or segment.is_truncated:
+        return None
+    if not keeps_spans(text, masked):
+        return None
+    if not needs_links(masked.tags, find_words(masked.text, atoms=masked.exact)):
+        return None
+    cuts = tuple(tag.place for tag in masked.tags)
+    return Pair(masked.text, _end_like_source(segment, text), masked.exact, cuts)
+
+
+def _end_like_source(segment: Segment, text: str) -> str:
+    """Remove an added full stop, and the added marks and capitals of a fragment."""
+    if segment.is_unended:
+        text = (_END if segment.is_fragment else _FULL_STOP).sub("", text)
+    if segment.is_fragment:
+        text = match_first_letter(text, source=segment.shown)
+    return text
+
+
+def _put_back(
+    segment: Segment, text: str, links: Links, *, tags: Sequence[str], linked: str | None = None
+) -> tuple[str, bool] | None:
+    """Return a translation with everything that the model did not receive.
+
+    Args:
+      segment: The segment.
+      text: The translation by the model.
+      links: The links of all pairs from `find_pair`.
+      tags: The inline tags as they stand in the translation.
+      linked: The translation that the links belong to, if `text` is a copy with another figure.
+
+    Returns:
+      The translation, and whether the places of all tags are clear; or None if a span is missing
+      or repeated.
+    """
+    masked = segment.masked
+    if not keeps_all_spans(segment, text):
+        return None
+    if masked is None or masked.is_bare:
+        text = text if BRACKET in segment.text else remove_placeholders(text)
+        return _end_like_source(segment, text), True
+    pair = find_pair(segment, text if linked is None else linked)
+    text = _end_like_source(segment, text)
+    if pair is None:
+        return unmask(text, masked, tags=tags)
+    text, is_clear = unmask(text, masked, tags=tags, links=links[pair].links)
+    return text, is_clear and links[pair].is_certain
+
+
+def has_wrong_figures(segment: Segment, result: Translation, *, limits: Limits) -> bool:
+    """Return whether the best translation has figures that `receive` cannot correct."""
+    made = next((h for h in result.hypotheses if keeps_all_spans(segment, h.text)), None)
+    if made is None or segment.is_truncated or segment.kind is Kind.ATTRIBUTE:
+        return False
+    source, languages = segment.shown, limits.languages
+    if has_same_figures(made.text, source=source, **languages):
+        return False
+    if has_fraction(f"{source}\n{made.text}"):
+        return False
+    return replace_wrong_figure(made.text, source=source, **languages) is None
+
+
+def receive(
+    segment: Segment,
+    result: Translation,
+    *,
+    limits: Limits,
+    links: Links,
+    tags: Sequence[str],
+    repairs_figures: bool,
+) -> bool:
+    """Give a segment the hypotheses that keep all spans, and the flags of the best one.
+
+    The flags judge the texts with placeholders, so that protected spans have no influence.
+
+    Args:
+      segment: The segment.
+      result: The translation of its source.
+      limits: The usual values of the model.
+      links: The links of all pairs from `find_pair`.
+      tags: The inline tags as they stand in the translation.
+      repairs_figures: Whether to replace a wrong figure of the best hypothesis.
+
+    Returns:
+      Whether a hypothesis keeps all spans.
+    """
+    assert segment.source is not None
+    kept = [
+        (each, back)
+        for each in result.hypotheses
+        if (back := _put_back(segment, each.text, links, tags=tags)) is not None
+    ]
+    if not kept:
+        return False
+    hypotheses = [
+        each if each.text == text else dataclasses.replace(each, text=text)
+        for each, (text, _) in kept
+    ]
+    made, (_, segment.is_clear) = kept[0]
+    is_bare = segment.masked is None or segment.masked.is_bare
+    found = [
+        *flag_sentence(
+            segment.shown,
+            hypotheses[0].text if is_bare else made.text,
+            limits=limits,
+            source_tokens=segment.source.length,
+            target_tokens=made.tokens - 1,
+            score=made.score,
+        )
+    ]
+    if SYMBOLS not in found and not set("".join(segment.source.unknown)).issubset(made.text):
+        found.append(SYMBOLS)
+    if NUMBER in found and repairs_figures:
+        text = replace_wrong_figure(made.text, source=segment.shown, **limits.languages)
+        if text and (back := _put_back(segment, text, links, tags=tags, linked=made.text)):
+            hypotheses[0] = dataclasses.replace(hypotheses[0], text=back[0])
+    if not made.is_complete:
+        found.append(INCOMPLETE)  # the flag has the same name as the status
+    segment.hypotheses, segment.flags = hypotheses, found
+    return True
