@@ -24,7 +24,7 @@ PAGE = (Path(__file__).parents[1] / "docs/reference/python.md").read_text("utf-8
 # Users do not create these: other objects return them, or users catch them.
 RESULTS = {
     "PreprocessJob", "DatasetManifest", "TrainJob", "TranslateJob", "TranslateSummary",
-    "TranslatedText", "UserError",
+    "TranslatedText", "UserError", "Loader", "Translator", "Input",
 }  # fmt: skip
 # TrainRequest.plan() checks these, because it may get a part of the fields.
 TRAINING = {"TrainRequest", "TransformerConfig", "TrainingConfig"}
@@ -39,7 +39,6 @@ REQUIRED = {  # valid values of the arguments that have no default
     "TranslateRequest": {"model": "run", "options": TRANSLATE},
     "ModelRequest": {"model": "run"},
     "TranslateOptions": {"input": "in", "output": "out"},
-    "CustomModel": {"load": list, "fingerprint": "1"},
     "ModelLoader": {"folder": "run"},
     "TranslateRows": {"load_translator": LOAD, "field": "text"},
     "EvaluateRequest": {"translations": "a.txt", "references": "b.txt", "against": "c.txt"},

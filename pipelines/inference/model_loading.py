@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from tt.model.engines.loading import check_engine, load_translator
 from tt.model.engines.translator import Engine, Translator
@@ -28,20 +28,23 @@ from tt.pipelines.texts.similarity import check_alignment
 _LOGGER = logging.getLogger(__name__)
 
 
-@checked
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CustomModel:
-    """A translator of your own, instead of a model folder.
+@runtime_checkable
+class Loader(Protocol):
+    """A function that loads a model in each worker process. It must pickle.
+
+    `ModelLoader` is the loader of model folders. Write your own for another model. If it has an
+    attribute `name`, this is the name of its engine in manifests; otherwise, it is "custom".
 
     Attributes:
-      load: Function that creates the translator, called once per worker process. It must pickle.
       fingerprint: Digest of everything that the translations depend on.
-      name: Name of the engine.
     """
 
-    load: Callable[[], Translator]
-    fingerprint: str
-    name: str = "custom"
+    @property
+    def fingerprint(self) -> str | None:
+        """Digest of everything that the translations depend on."""
+
+    def __call__(self) -> Translator:
+        """Load the model."""
 
 
 @checked
@@ -51,14 +54,14 @@ class ModelRequest:
 
     Attributes:
       model: Model folder, run folder or CTranslate2 export, here or on an object store;
-        a model of Hugging Face, such as "hf:Helsinki-NLP/opus-mt-en-es"; or a translator of your
-        own.
+        a model of Hugging Face, such as "hf:Helsinki-NLP/opus-mt-en-es"; or a loader of another
+        model.
       decoding: Options of the search.
-      engine: Engine that translates; a translator of your own ignores it.
+      engine: Engine that translates with a model folder.
       beam: Options of Apache Beam, such as "--runner=DataflowRunner".
     """
 
-    model: str | CustomModel
+    model: str | Loader
     decoding: Decoding = dataclasses.field(default_factory=Decoding)
     engine: Engine = dataclasses.field(default_factory=Engine)
     beam: tuple[str, ...] = ()
@@ -69,7 +72,7 @@ class FoundModel:
     """A model that `find_model` has found.
 
     Attributes:
-      folder: Model folder on this machine; None for a `CustomModel`.
+      folder: Model folder on this machine; None for a loader.
       fingerprint: Digest of everything that the translations depend on.
       engine: The engine and its options, in the form of a job's plan.
       about: The model card.
@@ -82,7 +85,7 @@ class FoundModel:
 
     @property
     def size(self) -> int:
-        """The total size of the model's files in bytes; 0 for a `CustomModel`."""
+        """The total size of the model's files in bytes; 0 for a loader."""
         if self.folder is None:
             return 0
         return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
@@ -99,10 +102,10 @@ class FoundModel:
             return {}
         return {"source": self.data.source_language, "target": self.data.target_language}
 
-    def check(self, *, name: str | CustomModel, **settings: Any) -> list[str]:
+    def check(self, *, name: str | Loader, **settings: Any) -> list[str]:
         """Check that the model can translate, and return warnings; see `check_model`.
 
-        A `CustomModel` is not checked.
+        The model of a loader is not checked.
 
         Raises:
           UserError: The model cannot translate with these settings.
@@ -116,8 +119,8 @@ class FoundModel:
         return warnings
 
     def loader(
-        self, model: str | CustomModel, *, decoding: Decoding, engine: Engine, threads: int
-    ) -> Callable[[], Translator]:
+        self, model: str | Loader, *, decoding: Decoding, engine: Engine, threads: int
+    ) -> Loader:
         """Return the loader of this model for workers, which may have another working directory.
 
         Args:
@@ -126,8 +129,8 @@ class FoundModel:
           engine: The engine that translates.
           threads: Number of threads per translation; see `load_translator`.
         """
-        if isinstance(model, CustomModel):
-            return model.load
+        if not isinstance(model, str):
+            return model
         return ModelLoader(
             folder=str(self.folder.absolute()) if self.folder and is_local(model) else model,
             decoding=decoding,
@@ -138,21 +141,28 @@ class FoundModel:
 
 
 def find_model(
-    model: str | CustomModel, *, engine: Engine, report: Callable[[str], object]
+    model: str | Loader, *, engine: Engine, report: Callable[[str], object]
 ) -> FoundModel:
     """Find a model, and copy a remote model to the cache.
 
     Args:
       model: Model folder, run folder or CTranslate2 export, here or on an object store;
-        or a translator of the user's own.
+        or a loader.
       engine: The engine that translates with a model folder.
       report: Receives a message if a model is copied.
 
     Raises:
-      UserError: The model is missing or cannot be read.
+      UserError: The model is missing or cannot be read, or a loader has no fingerprint.
     """
-    if isinstance(model, CustomModel):
-        return FoundModel(folder=None, fingerprint=model.fingerprint, engine={"name": model.name})
+    if not isinstance(model, str):
+        fingerprint = model.fingerprint or ""
+        require(
+            bool(fingerprint),
+            "the loader in `model` needs an attribute for its fingerprint",
+            fingerprint,
+        )
+        engine_name = {"name": getattr(model, "name", "custom")}
+        return FoundModel(folder=None, fingerprint=fingerprint, engine=engine_name)
     from tt.pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
 
     check_buckets([model])

@@ -5,18 +5,18 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tt.model.engines.loading import convert
 from tt.model.engines.machine import calls_at_once, cores
-from tt.model.engines.translator import Engine, Translator
+from tt.model.engines.translator import Engine
 from tt.model.errors import counted, require
 from tt.model.formats.model_folder import is_ctranslate2, model_files, model_fingerprint
 from tt.model.imports.hub import parse_address
 from tt.model.storage.files import AT_ONCE, make_folder, write_whole
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel, FoundModel, ModelLoader
+from tt.pipelines.inference.model_loading import FoundModel, Loader, ModelLoader
 from tt.pipelines.runners.beam_options import (
     has_direct_workers,
     local_workers,
@@ -27,7 +27,7 @@ _CHUNK_BYTES = 8 << 20
 
 
 def make_loader(
-    model: str | CustomModel,
+    model: str | Loader,
     *,
     found: FoundModel,
     decoding: Decoding,
@@ -35,7 +35,7 @@ def make_loader(
     threads: int,
     place: str,
     beam_arguments: Sequence[str],
-) -> Callable[[], Translator]:
+) -> Loader:
     """Return a function that loads a job's model in its workers.
 
     For CTranslate2, this function converts the model, so that workers do not need TensorFlow.

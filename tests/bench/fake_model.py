@@ -7,7 +7,6 @@ from typing import Any
 
 from tt.model.engines.translator import Hypothesis, Input, Languages, Translation, Work
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.translate.job import TranslateRequest
 from tt.pipelines.translate.options import TranslateOptions
 
@@ -33,9 +32,18 @@ class OneStep:
         return False
 
 
+class OneStepLoader:
+    """The loader of `OneStep`."""
+
+    fingerprint = "one step"
+
+    def __call__(self) -> OneStep:
+        """Return a new translator."""
+        return OneStep()
+
+
 def translate(source: str | Path, output: str | Path, *, workers: int = 1, **options: Any) -> int:
     """Run the job; return its number of rows."""
     chosen = TranslateOptions(input=(str(source),), output=str(output), **options)
     threads = ("--direct_running_mode=multi_threading", f"--direct_num_workers={workers}")
-    model = CustomModel(load=OneStep, fingerprint="one step")
-    return TranslateRequest(options=chosen, model=model, beam=threads).plan().run().rows
+    return TranslateRequest(options=chosen, model=OneStepLoader(), beam=threads).plan().run().rows

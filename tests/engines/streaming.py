@@ -8,12 +8,11 @@ import time
 
 import confluent_kafka
 from commands import run_tt
-from fakes import Reverser
+from fakes import Loader, Reverser
 from kafka_broker import PATIENCE
 
 from tt.cli.signals import draining_on_signals
 from tt.model.errors import UserError
-from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.streams import kafka_clients
 from tt.pipelines.streams.job import StreamRequest
 from tt.pipelines.streams.kafka_commits import KafkaWriter
@@ -87,7 +86,7 @@ def run_stream(options, *, model="reverser", **environment):
     if "NO_TRANSACTIONS" in environment:
         old = type("Old", (confluent_kafka.Producer,), {"init_transactions": refuse})
         kafka_clients.Producer = old
-    custom = CustomModel(load=LOADERS[model], fingerprint=model)
+    custom = Loader(LOADERS[model], model)
     try:
         job = StreamRequest(options=StreamOptions(**options), model=custom).plan(print)
         for line in [*job.lines, *job.notices]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
+from collections.abc import Callable
+from typing import Any
 
 from tt.model.engines.translator import Hypothesis, Input, Translation, Work
 from tt.model.transformer.search_options import Decoding
@@ -92,6 +95,18 @@ class Reverser:
 
     def is_input_error(self, error):
         return isinstance(error, ValueError)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loader:
+    """The loader of a translator of a user."""
+
+    load: Callable[[], Any]
+    fingerprint: str
+    name: str = "reverser"
+
+    def __call__(self):
+        return self.load()
 
 
 class Terminal(io.StringIO):

@@ -9,11 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fakes import Reverser, reverse
+from fakes import Loader, Reverser, reverse
 
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.results import STATUSES
@@ -48,7 +47,7 @@ def request(source, output, *, arguments=(), fingerprint="f0", load=load_reverse
     values = {"input": tuple(map(str, names)), "output": str(output), "max_failed": 1.0, **options}
     return TranslateRequest(
         options=TranslateOptions(**values),
-        model=CustomModel(load=load, fingerprint=fingerprint, name="reverser"),
+        model=Loader(load, fingerprint),
         decoding=decoding,
         copies=None if arguments else 1,
         beam=tuple(arguments),

@@ -1,15 +1,14 @@
 """Stream requests are checked before a broker is contacted."""
 
 import pytest
-from fakes import Reverser
+from fakes import Loader, Reverser
 
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.streams.job import StreamRequest
 from tt.pipelines.streams.options import StreamOptions
 
-MODEL = CustomModel(load=Reverser, fingerprint="reverser")
+MODEL = Loader(Reverser, "reverser")
 OPTIONS = StreamOptions(input="kafka://a:1/in", output="kafka://a:1/out", group="g")
 
 

@@ -8,15 +8,14 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fakes import Reverser
+from fakes import Loader, Reverser
 from foreign_models import ENGLISH, argos, nllb, opus, pack_argos
 from memory_store import MemoryStore
 
 from tt.model.engines.translator import Engine
-from tt.model.errors import UserError
+from tt.model.errors import UserError, require
 from tt.model.formats.model_folder import load_about
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import CustomModel
 from tt.pipelines.runners.staging import stage_model
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.translate.job import TranslateRequest
@@ -26,13 +25,27 @@ GREEDY = Decoding(beam_size=1)
 URL = "https://a.com/b"
 
 
-def test_rows_that_name_a_language_fail_if_a_custom_translator_knows_no_languages(table):
+class Spanish(Reverser):
+    """Translates only to Spanish."""
+
+    def prepare(self, texts, *, languages=("", ""), most_tokens=None):
+        require(languages[1] in ("", "es"), "`target_language` must be es", languages[1])
+        return super().prepare(texts, languages=languages, most_tokens=most_tokens)
+
+
+def test_rows_fail_if_a_model_of_the_user_lacks_their_language(table):
     made = request(table, "", target_language_column="lang", text_columns=("text",))
-    own = CustomModel(load=Reverser, fingerprint="reverser")
-    dataclasses.replace(made, model=own).plan().run()
+    dataclasses.replace(made, model=Loader(Spanish, "spanish")).plan().run()
     rows = rows_of(table)
-    assert [row["translation_status"] for row in rows] == ["failed", "null", *["failed"] * 3, "ok"]
-    assert "cannot choose languages, but the row asks for 'es'" in (rows[0]["translation_error"])
+    statuses = ["ok", "null", *["failed"] * 3, "ok"]
+    assert [row["translation_status"] for row in rows] == statuses
+    assert rows[4]["translation_error"] == "`target_language` must be es. Received: tlh"
+
+
+def test_loader_needs_a_fingerprint(table):
+    made = request(table, "", text_columns=("text",))
+    with pytest.raises(UserError, match="needs an attribute for its fingerprint"):
+        dataclasses.replace(made, model=Loader(Reverser, "")).plan()
 
 
 @pytest.fixture(scope="module")
