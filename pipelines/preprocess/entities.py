@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tt.pipelines.texts.entities import unescape
-from tt.pipelines.texts.regions import ENTITY
+from tt.pipelines.texts.markup.entities import ENTITY, unescape
 
 # Web texts are often escaped twice, once by the author's program and once by the export.
 _ROUNDS = 2

@@ -2,14 +2,8 @@
 
 options      options for texts
 segments     cut texts into pieces that fit into a model
-markup       detect Markdown and HTML, and find the regions of a text to translate
-regions      regions, the marks inside them, and the pieces of text between them
-html_regions
-             find the regions of HTML
-markdown_regions
-             find the regions of Markdown
+markup       a file for each format: Markdown, HTML and plain text
 tags         tags and protected spans of the pieces of a text with structure
-entities     decode HTML entities, and encode them again
 capitals     translate sentences in capitals in lower case, and restore the capitals
 occurrences  cut texts into segments: structure, white space, sentences and attributes
 placeholders hide spans from the model, and restore them in a translation

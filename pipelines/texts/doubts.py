@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping
 from tt.pipelines.texts.inputs import find_format
 from tt.pipelines.texts.languages import OTHER, compare_language
 from tt.pipelines.texts.limits import UNRELATED, WRONG_LANGUAGE, WRONG_SOURCE, Limits
-from tt.pipelines.texts.markup import PLAIN, find_regions
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.similarity import cosines
 
@@ -33,16 +32,16 @@ def find_prose(text: str, *, options: TextOptions) -> str:
     >>> find_prose("# Hallo\n\n    print(1)\n\n- `a` **Anna**", options=TextOptions()).split()
     ['Hallo', 'Anna']
     """
-    name = find_format(text, options=options)
-    if name == PLAIN:
+    markup = find_format(text, options=options)
+    if not markup.has_marks:
         return text
     parts: list[str] = []
-    for region in find_regions(text, format=name):
-        start = region.start
-        for mark in region.marks:
+    for segment in markup.find_segments(text):
+        start = segment.start
+        for mark in segment.marks:
             parts.append(text[start : mark.start])
             start = mark.end
-        parts.append(text[start : region.end])
+        parts.append(text[start : segment.end])
     return " ".join(parts)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from tt.model.engines.translator import Hypothesis, Input
 from tt.model.text.spans import Span
 from tt.pipelines.texts.judging import has_no_end
-from tt.pipelines.texts.markup import PLAIN
+from tt.pipelines.texts.markup.formats import FORMATS, PLAIN, Format
+from tt.pipelines.texts.markup.regions import Role
 from tt.pipelines.texts.occurrences import Kind, Segment
-from tt.pipelines.texts.regions import Role
 from tt.pipelines.texts.segments import LINE_BREAK, join_translations
 from tt.pipelines.texts.tags import replace_spans
 
@@ -34,7 +34,7 @@ class Draft:
     """
 
     text: str
-    format: str = PLAIN
+    format: Format = FORMATS[PLAIN]
     segments: list[Segment] = dataclasses.field(default_factory=list)
     attributes: list[Segment] = dataclasses.field(default_factory=list)
     failure: tuple[str, str] | None = None

@@ -14,7 +14,7 @@ from tt.pipelines.texts.calling import one_line
 from tt.pipelines.texts.drafts import Draft
 from tt.pipelines.texts.figures import protect_figures
 from tt.pipelines.texts.known import Translations
-from tt.pipelines.texts.markup import AUTO, PLAIN, detect_format
+from tt.pipelines.texts.markup.formats import AUTO, FORMATS, PLAIN, Format, detect_format
 from tt.pipelines.texts.occurrences import (
     Kind,
     Masked,
@@ -150,7 +150,8 @@ class Inputs:
         unsure = [
             segment
             for segment, draft in new
-            if draft.format == PLAIN and not (segment.is_plain or segment.spans or segment.capitals)
+            if not draft.format.has_marks
+            and not (segment.is_plain or segment.spans or segment.capitals)
         ]
         if unsure:
             is_plain = self._find_plain([each.text for each in unsure])
@@ -233,8 +234,8 @@ def open_drafts(drafts: Iterable[Draft]) -> list[Draft]:
     return [draft for draft in drafts if draft.failure is None]
 
 
-def find_format(text: str, *, options: TextOptions) -> str:
-    """Return the format in which a text is translated: `MARKDOWN`, `HTML` or `PLAIN`."""
+def find_format(text: str, *, options: TextOptions) -> Format:
+    """Return the format in which a text is translated."""
     if not options.protection.protect:
-        return PLAIN
-    return detect_format(text) if options.texts == AUTO else options.texts
+        return FORMATS[PLAIN]
+    return FORMATS[detect_format(text) if options.texts == AUTO else options.texts]

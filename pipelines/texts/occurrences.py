@@ -19,16 +19,13 @@ from tt.model.text.glossary import Glossary
 from tt.model.text.spans import Protection, Span
 from tt.pipelines.texts import tags
 from tt.pipelines.texts.capitals import Capitals
-from tt.pipelines.texts.entities import PLAIN_MARKS
-from tt.pipelines.texts.markup import MARKDOWN, PLAIN, find_regions
+from tt.pipelines.texts.markup.entities import PLAIN_MARKS
+from tt.pipelines.texts.markup.formats import Format
+from tt.pipelines.texts.markup.regions import Block, Role
 from tt.pipelines.texts.placing import Tag
-from tt.pipelines.texts.regions import Region, Role
 from tt.pipelines.texts.segments import LINE_BREAK, halve, split_sentences
 
 LETTER = regex.compile(r"\p{L}")  # letters of all scripts
-# Line breaks and no-break spaces, which are spaces for the model.
-_SPACE = regex.compile(rf"{LINE_BREAK.pattern}|&(?:nbsp|#160|#[xX][aA]0);")
-_ESCAPED = regex.compile(r"\\[!-/:-@\[-`{-~]")  # punctuation after a backslash in Markdown
 _MOST_EXACT = 8  # spans that a model without placeholders may copy by itself
 _LONGEST_EXACT = 100  # characters of such a span
 _CAPITAL_NOUNS = ("de", "lb")  # languages that begin all nouns with a capital
@@ -231,7 +228,7 @@ class Rules:
         return found if self.glossary is None else self.glossary.add_terms(text, found)
 
 
-def cut(text: str, rules: Rules, *, format: str, into_sentences: bool) -> list[Segment]:  # noqa: A002
+def cut(text: str, rules: Rules, *, format: Format, into_sentences: bool) -> list[Segment]:  # noqa: A002
     """Return the segments of a text in the order of their starts.
 
     Args:
@@ -243,21 +240,21 @@ def cut(text: str, rules: Rules, *, format: str, into_sentences: bool) -> list[S
     Raises:
       TooLongToSearchError: The text is too long to find its protected spans.
     """
-    if format == PLAIN:
-        block = Segment(0, text, spans=rules.spans_of(text))
-        return _cut_block(block, rules, is_wrapped=False, into_sentences=into_sentences)
     segments: list[Segment] = []
     end = 0
-    for region in find_regions(text, format=format):
-        segments += _structure(text, end, region.start)
-        block = Segment(
-            region.start, text[region.start : region.end], is_quoted=region.is_attribute
-        )
-        block.spans = _spans_of_block(block.text, region, rules, format=format)
-        parts = _cut_block(block, rules, is_wrapped=True, into_sentences=into_sentences)
-        attributes = _attributes_of(block, region, rules)
-        segments += sorted([*parts, *attributes], key=lambda each: each.start)
-        end = region.end
+    for block in format.find_segments(text):
+        segments += _structure(text, end, block.start)
+        whole = Segment(block.start, text[block.start : block.end], is_quoted=block.is_attribute)
+        if format.has_marks:
+            whole.spans = _spans_of_block(whole.text, block, rules)
+        else:
+            whole.spans = rules.spans_of(text)
+        parts = _cut_block(whole, rules, format.has_marks, into_sentences=into_sentences)
+        attributes = [*_attributes_of(whole, block, rules)]
+        if attributes:
+            parts = sorted([*parts, *attributes], key=lambda each: each.start)
+        segments += parts
+        end = block.end
     return segments + _structure(text, end, len(text))
 
 
@@ -268,7 +265,7 @@ def _structure(text: str, start: int, end: int) -> list[Segment]:
 
 
 def _cut_block(
-    block: Segment, rules: Rules, *, is_wrapped: bool, into_sentences: bool
+    block: Segment, rules: Rules, is_wrapped: bool, *, into_sentences: bool
 ) -> list[Segment]:
     """Cut a block into sentences, white space, and the markup between sentences.
 
@@ -293,26 +290,16 @@ def _cut_block(
     return block.divide(parts)
 
 
-def _spans_of_block(piece: str, region: Region, rules: Rules, *, format: str) -> list[Span]:  # noqa: A002
+def _spans_of_block(piece: str, block: Block, rules: Rules) -> list[Span]:
     """Return the tags, the protected spans and the terms of a block with markup."""
     marks: list[Span] = []
-    single = tags.find_single_tags(piece, region)
-    for mark in region.marks:
-        start, end = mark.start - region.start, mark.end - region.start
+    for mark in block.marks:
+        start, end = mark.start - block.start, mark.end - block.start
         text = piece[start:end]
-        # An escaped tag without its partner is a word that the text mentions.
-        is_word = text.startswith("&lt;") and mark in single
-        role = "" if mark.role is Role.CODE or is_word else mark.role.value
+        role = "" if mark.role is Role.CODE else mark.role.value
         replacement = text if role == "" else mark.written or text
         marks.append(Span(start, end, replacement, role != "", role))
-    breaks = [
-        Span(found.start(), found.end(), found[0], is_markup=True, role=Role.SPACE)
-        for found in _SPACE.finditer(piece)
-    ]
-    marks = tags.join_words(piece, tags.add_spans(piece, marks, breaks))
-    if format == MARKDOWN:
-        escaped = [Span(e.start(), e.end(), e[0]) for e in _ESCAPED.finditer(piece)]
-        marks = tags.add_spans(piece, marks, escaped)
+    marks = tags.join_words(piece, marks)
     spans = rules.protection.find(piece)
     terms: list[Span] = []
     if rules.glossary is not None:
@@ -329,11 +316,11 @@ def _spans_of_block(piece: str, region: Region, rules: Rules, *, format: str) ->
     return tags.add_spans(piece, marks, terms)
 
 
-def _attributes_of(block: Segment, region: Region, rules: Rules) -> Iterator[Segment]:
+def _attributes_of(whole: Segment, block: Block, rules: Rules) -> Iterator[Segment]:
     """Yield the texts in attributes of inline tags that the model can translate."""
-    for mark in region.marks:
+    for mark in block.marks:
         for first, last in mark.attributes if mark.role is not Role.CODE else ():
-            value = block.text[first - region.start : last - region.start]
+            value = whole.text[first - block.start : last - block.start]
             if LETTER.search(value):
                 spans = rules.spans_of(value)
                 if rules.can_place(value, spans):

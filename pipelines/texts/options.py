@@ -10,7 +10,7 @@ from tt.model.text.languages import find_language, read_language
 from tt.model.text.spans import PLACEHOLDERS, Protection
 from tt.model.transformer.search_options import MAX_SOURCE_TOKENS
 from tt.pipelines.texts.limits import DEFAULT_FLAGS, FLAGS, WRONG_SOURCE, read_names
-from tt.pipelines.texts.markup import AUTO, FORMATS
+from tt.pipelines.texts.markup.formats import AUTO, FORMATS
 
 SENTENCES, LONG, NEVER = "sentences", "long", "never"
 SPLITS = (SENTENCES, LONG, NEVER)
@@ -87,7 +87,7 @@ class TextOptions:
     protection: Protection = dataclasses.field(default_factory=Protection)
     source_language: str = ""
     target_language: str = ""
-    texts: str = one_of(FORMATS, default=AUTO)
+    texts: str = one_of((AUTO, *FORMATS), default=AUTO)
     capitals: str = one_of(CAPITALS, default=RESTORE)
     detect_language: bool = False
     on_wrong_language: str | None = one_of(ON_WRONG_LANGUAGE, default=None)
@@ -110,7 +110,7 @@ class TextOptions:
         is_possible = self.placeholders is None or 0 <= self.placeholders <= most
         require(is_possible, f"`placeholders` must be 0 to {most}", self.placeholders)
         object.__setattr__(self, "flags", read_names(self.flags))
-        require_one_of("`texts`", self.texts, FORMATS)
+        require_one_of("`texts`", self.texts, (AUTO, *FORMATS))
         require_one_of("`capitals`", self.capitals, CAPITALS)
         require_one_of("`on_flag`", self.on_flag, ON_FLAG)
         if self.on_wrong_language is not None:

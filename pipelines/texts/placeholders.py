@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 
 from tt.model.text.spans import BRACKET, PLACEHOLDER, PLACEHOLDERS, Span
 from tt.pipelines.texts.capitals import Capitals, find_capitals, restore_capitals, to_usual_case
-from tt.pipelines.texts.entities import decode_entities
-from tt.pipelines.texts.markup import PLAIN
+from tt.pipelines.texts.markup.formats import Format
+from tt.pipelines.texts.markup.regions import Role
 from tt.pipelines.texts.occurrences import Masked, Rules, Segment
 from tt.pipelines.texts.placing import Links, Tag, place_tags
-from tt.pipelines.texts.regions import Role
 from tt.pipelines.texts.segments import LINE_BREAK
 
 _INVENTED = re.compile(f" ?{PLACEHOLDER.pattern}")
@@ -32,7 +31,7 @@ _LINE_FEED = frozenset("\r\n")
 _LIST_MARK = re.compile(r"[-+*#>|=]|[0-9]{1,9}[.)]")  # it would start a list at the start of a line
 
 
-def mask(segment: Segment, rules: Rules, *, format: str) -> Masked:  # noqa: A002
+def mask(segment: Segment, rules: Rules, *, format: Format) -> Masked:  # noqa: A002
     """Return a segment as the model receives it, and what its translation gets back.
 
     Args:
@@ -40,18 +39,16 @@ def mask(segment: Segment, rules: Rules, *, format: str) -> Masked:  # noqa: A00
       rules: How to treat the text.
       format: The format of the text.
     """
-    text, spans = segment.text, segment.spans
-    entities: Mapping[str, str] = {}
-    if format != PLAIN:
-        text, spans, entities = decode_entities(
-            text, spans, is_attribute=segment.is_quoted, is_known=rules.knows
-        )
+    spans: Sequence[Span]
+    text, spans, entities = format.decode(
+        segment.text, segment.spans, is_attribute=segment.is_quoted, is_known=rules.knows
+    )
     kept = [span for span in spans if not span.role]
     has_placeholders = segment.is_span or len(kept) <= rules.most_spans
     if not has_placeholders and not rules.can_place(text, kept):
         spans = [span for span in spans if span.role]
     masked = _mask(text, spans, has_placeholders=has_placeholders)
-    if format != PLAIN:
+    if format.has_marks:
         masked = masked._replace(text=LINE_BREAK.sub(" ", masked.text), entities=entities)
     if not rules.restores_capitals:
         return masked

@@ -8,7 +8,6 @@ target words.
 from __future__ import annotations
 
 import bisect
-import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from tt.pipelines.texts.regions import Role
+from tt.pipelines.texts.markup.regions import Role, find_partners
 
 Links = npt.NDArray[np.float64]  # [T, S]; each row sums to at most 1, see `find_links`
 
@@ -165,7 +164,7 @@ def _build_tree(
         (stack[-1] if stack else top).children.append(node)
 
     # Find the pairs first, because an opening tag without its closing tag is a single tag.
-    partners = find_partners(tags)
+    partners = find_partners([(tag.role, tag.text) for tag in tags])
     starts, ends = ([word[side] for word in words] for side in (0, 1))
     if written is not None:
         tags = [tag._replace(text=text) for tag, text in zip(tags, written, strict=True)]
@@ -180,45 +179,6 @@ def _build_tree(
             node.last = max(node.first, bisect.bisect_left(starts, tag.place))
             add(node)
     return top
-
-
-def find_partners(tags: Sequence[Tag]) -> dict[int, int]:
-    """Return the index of the other tag of each pair.
-
-    >>> [*find_partners([Tag(0, "<b>", Role.OPEN), Tag(1, "</i>", Role.CLOSE)])]
-    []
-    """
-    partners: dict[int, int] = {}
-    stack: list[int] = []  # the opening tags without a partner
-    names = collections.Counter[str]()  # the names of these tags
-    for i, tag in enumerate(tags):
-        name = _name(tag)
-        if tag.role is Role.OPEN:
-            stack.append(i)
-            names[name] += 1
-        elif tag.role is Role.CLOSE and names[name]:
-            # A pair must not cross another pair, so the opening tags in between get no partner.
-            while True:
-                j = stack.pop()
-                names[_name(tags[j])] -= 1
-                if _name(tags[j]) == name:
-                    break
-            partners[i], partners[j] = j, i
-    return partners
-
-
-_NAME = regex.compile(r"(?:<|&lt;)/?\s*([\w:.-]+)")
-
-
-def _name(tag: Tag) -> str:
-    """Return the name of an HTML element, the characters of a Markdown mark, or "" for a link.
-
-    >>> _name(Tag(0, '<a href="/">', Role.OPEN)), _name(Tag(0, "**", Role.OPEN))
-    ('a', '**')
-    """
-    if found := _NAME.match(tag.text):
-        return str(found[1].lower())
-    return tag.text if tag.text[:1] in "*_~" else ""
 
 
 class _Sides(NamedTuple):

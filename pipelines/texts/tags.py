@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 import regex
 
 from tt.model.text.spans import Span, unite
-from tt.pipelines.texts.entities import unescape
-from tt.pipelines.texts.placing import Tag, find_partners
-from tt.pipelines.texts.regions import ENTITY, Mark, Region, Role
+from tt.pipelines.texts.markup.entities import ENTITY, unescape
+from tt.pipelines.texts.markup.regions import Role, find_partners
 
 
 def add_spans(
@@ -105,7 +104,7 @@ def _is_markup(part: str, start: int, spans: Sequence[Span]) -> bool:
 def _find_pairs(spans: Sequence[Span]) -> list[tuple[Span, Span]]:
     """Return the opening and the closing tag of each pair."""
     tags = [span for span in spans if span.role in (Role.OPEN, Role.CLOSE)]
-    partners = find_partners([Tag(s.start, s.replacement, Role(s.role)) for s in tags])
+    partners = find_partners([(Role(tag.role), tag.replacement) for tag in tags])
     return [(tags[i], tags[j]) for i, j in partners.items() if i < j]
 
 
@@ -141,22 +140,6 @@ def join_words(piece: str, spans: Sequence[Span]) -> list[Span]:
                 end += 1
             joined.append(Span(start, end, piece[start:end]))
     return add_spans(piece, unite(piece, joined), spans)
-
-
-def find_single_tags(piece: str, region: Region) -> set[Mark]:
-    """Return the opening and closing tags of a region that have no partner.
-
-    Args:
-      piece: The text of the region.
-      region: The region.
-    """
-    marks = [mark for mark in region.marks if mark.role in (Role.OPEN, Role.CLOSE)]
-    first = region.start
-    tags = [
-        Tag(mark.start, piece[mark.start - first : mark.end - first], mark.role) for mark in marks
-    ]
-    partners = find_partners(tags)
-    return {mark for i, mark in enumerate(marks) if i not in partners}
 
 
 def replace_spans(text: str, spans: Sequence[Span]) -> str:

@@ -32,9 +32,9 @@ from tt.model.formats.model_folder import load_about
 from tt.model.text.scores import bleu
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.texts.limits import Limits
-from tt.pipelines.texts.markup import PLAIN, detect_format, find_regions
+from tt.pipelines.texts.markup.formats import FORMATS, PLAIN, detect_format
+from tt.pipelines.texts.markup.regions import Role
 from tt.pipelines.texts.options import TextOptions
-from tt.pipelines.texts.regions import Role
 from tt.pipelines.texts.results import TranslatedText
 from tt.pipelines.texts.translating import translate_texts
 
@@ -83,15 +83,15 @@ def describe(text: str, *, name: str) -> object:
 def words_of(text: str, *, name: str) -> str:
     """Return the words of a text without its markup."""
     found = []
-    for region in find_regions(text, format=name):
-        start, shown = region.start, ""
-        for mark in region.marks:
+    for segment in FORMATS[name].find_segments(text):
+        start, shown = segment.start, ""
+        for mark in segment.marks:
             inside = text[mark.start : mark.end]
             is_word = mark.role is Role.CODE or inside.startswith("&lt;")
             word = re.sub(r"<[^>]*>|`", "", inside) if is_word else ""
             shown += text[start : mark.start] + (word or ("" if mark.role in PAIRS else " "))
             start = mark.end
-        found.append(html.unescape(shown + text[start : region.end]))
+        found.append(html.unescape(shown + text[start : segment.end]))
     return " ".join(" ".join(found).split())
 
 

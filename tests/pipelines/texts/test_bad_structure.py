@@ -62,10 +62,12 @@ def test_damaged_texts_are_translated(text, translation, placeholders):
 
 @pytest.mark.parametrize("character", ["\U000f0000", "\U00100000"])
 def test_characters_for_private_use_are_text(character):
-    source = f"<img alt='the dog' src=x> dog {character} <b>cat</b> and <i>{{x}}</i> &amp; here."
+    source = f"<img alt='the dog' src=x> the dog {character} <b>runs</b> to {{x}} &amp; the cat."
+    made = "<img alt='El perro' src=x> El perro <b>corre</b> a {x} &amp; el gato."
     for placeholders in (0, 8):
-        found = translate(source, translator=Copier(), placeholders=placeholders)
-        assert found.translation == source
+        copied = translate(source, translator=Copier(), placeholders=placeholders)
+        assert copied.translation == source
+        assert translate(source, placeholders=placeholders).translation == made
 
 
 def test_text_with_lone_surrogates_fails():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt.pipelines.texts.entities import ENTITY, decode_entities
+from tt.pipelines.texts.markup.entities import ENTITY, decode_entities
 
 ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 

@@ -1,14 +1,16 @@
-"""Regions of Markdown and HTML are exact, and everything outside them stays as it is."""
+"""Segments of Markdown and HTML are exact, and everything outside them stays as it is."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tt.pipelines.texts.markup import AUTO, HTML, MARKDOWN, PLAIN, detect_format, find_regions
-from tt.pipelines.texts.regions import Region, Role
+from tt.pipelines.texts.markup.formats import FORMATS, HTML, MARKDOWN, PLAIN, detect_format
+from tt.pipelines.texts.markup.regions import Block, Role
 
 # Parts of texts, including unclosed and misplaced ones.
 MARKUP = st.sampled_from(
@@ -26,25 +28,27 @@ MARKUP = st.sampled_from(
      "&#x;", "&nbsp;", "&nothing;", "\\", "{x}", "https://a.b/c"]
 )  # fmt: skip
 TEXTS = st.one_of(st.text(max_size=60), st.lists(MARKUP, max_size=40).map("".join))
-FORMATS = st.sampled_from([PLAIN, MARKDOWN, HTML, AUTO])
+NAMES = st.sampled_from([*FORMATS])
 
 
-def regions_of(text, format):  # noqa: A002
-    """Return the text of each region."""
-    return [text[region.start : region.end] for region in find_regions(text, format=format)]
+def segments_of(text, name):
+    """Return the text of each segment."""
+    found = FORMATS[name].find_segments(text)
+    return [text[segment.start : segment.end] for segment in found]
 
 
-def marks_of(text, format):  # noqa: A002
-    """Return the role and the text of each mark of all regions."""
+def marks_of(text, name):
+    """Return the role and the text of each mark of all segments, except simple line breaks."""
     return [
         (mark.role.name, text[mark.start : mark.end])
-        for region in find_regions(text, format=format)
-        for mark in region.marks
+        for segment in FORMATS[name].find_segments(text)
+        for mark in segment.marks
+        if text[mark.start : mark.end] not in ("\n", "\r\n")
     ]
 
 
 @pytest.mark.parametrize(
-    ("text", "regions"),
+    ("text", "segments"),
     [
         ("# A title #\n\nA text\nin two lines\n", ["A title", "A text\nin two lines"]),
         ("- one\n- two\n\n  more\n  1. three\n* four", ["one", "two", "more", "three", "four"]),
@@ -61,12 +65,17 @@ def marks_of(text, format):  # noqa: A002
         ("`code`\n\n![](u)\n\n:-)", []),
         ("+++\ntitle = 'x'\n+++\nOne", ["One"]),
         ("| a | `b|c` |\n| d | e |", ["a", "d", "e"]),
+        ("> " * 100 + "One", ["One"]),
+        ("One\n| a | b |\n|---|---|\n| c | d |", ["One", "a", "b", "c", "d"]),
+        ("> <div>\n> One\n>\n> <p>two <b\n> x>three</b>", ["One", "two <b\n> x>three</b>"]),
+        ("[Ann]: Hello\n\n> [Bob]: Hi\n\n[c]: /u", ["[Ann]: Hello", "[Bob]: Hi"]),
+        ("# One *two*\t\n\n---\n- ***\n  three", ["One *two*", "three"]),
     ],
 )  # fmt: skip
-def test_regions_of_markdown(text, regions):
-    assert regions_of(text, MARKDOWN) == regions
+def test_segments_of_markdown(text, segments):
+    assert segments_of(text, MARKDOWN) == segments
     windows = text.replace("\n", "\r\n")
-    assert regions_of(windows, MARKDOWN) == [each.replace("\n", "\r\n") for each in regions]
+    assert segments_of(windows, MARKDOWN) == [each.replace("\n", "\r\n") for each in segments]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +85,7 @@ def test_regions_of_markdown(text, regions):
             ("OPEN", "*"), ("CLOSE", "*"), ("OPEN", "**"), ("CLOSE", "**"), ("OPEN", "__"),
             ("CLOSE", "__"), ("OPEN", "_"), ("CLOSE", "_"), ("OPEN", "~~"), ("CLOSE", "~~")]),
         ("**a [b c_ `d", []),
-        ("5 * 3 * 2, snake_case_name, \\*a\\*", []),
+        ("5 * 3 * 2, snake_case_name, \\*a\\*", [("CODE", "\\*"), ("CODE", "\\*")]),
         ("a [b *c*](u(1) 'd e') [f]", [
             ("OPEN", "["), ("OPEN", "*"), ("CLOSE", "*"), ("CLOSE", "](u(1) 'd e')")]),
         ("[r]: /u\n\na [b][r] [r][] [r]", [
@@ -95,6 +104,12 @@ def test_regions_of_markdown(text, regions):
             ("OPEN", "*"), ("CLOSE", "*"), ("SPACE", "\r\n> "), ("OPEN", "*"), ("CLOSE", "*")]),
         ("a ![b *c*](u) d", [("OPEN", "!["), ("OPEN", "*"), ("CLOSE", "*"), ("CLOSE", "](u)")]),
         ("a <https://u.org> <x@y.org>", [("CODE", "<https://u.org>"), ("CODE", "<x@y.org>")]),
+        ("~5 to 6~, 7~8~9", []),
+        ("> [Über\n> uns][] [über uns]\n\n[über uns]: /é", [
+            ("OPEN", "["), ("SPACE", "\n> "), ("CLOSE", "][]"), ("OPEN", "["), ("CLOSE", "]")]),
+        ("\\[a\\] é \\_*b\\**", [
+            ("CODE", "\\["), ("CODE", "\\]"), ("CODE", "\\_"), ("OPEN", "*"), ("CODE", "\\*"),
+            ("CLOSE", "*")]),
     ],
 )  # fmt: skip
 def test_marks_of_markdown(text, marks):
@@ -102,7 +117,7 @@ def test_marks_of_markdown(text, marks):
 
 
 @pytest.mark.parametrize(
-    ("text", "regions"),
+    ("text", "segments"),
     [
         ("<p>One <b>two</b><p>Three</p>Four<hr>", ["One <b>two</b>", "Three", "Four"]),
         ("<ul>\n  <li> One\n  <li>Two <br></ul>", ["One", "Two"]),
@@ -119,8 +134,8 @@ def test_marks_of_markdown(text, marks):
         ("One <!-- two", ["One"]),
     ],
 )  # fmt: skip
-def test_regions_of_html(text, regions):
-    assert regions_of(text, HTML) == regions
+def test_segments_of_html(text, segments):
+    assert segments_of(text, HTML) == segments
 
 
 @pytest.mark.parametrize(
@@ -143,17 +158,17 @@ def test_marks_of_html(text, marks):
     assert marks_of(text, HTML) == marks
 
 
-def test_attributes_of_blocks_and_lone_images_are_regions():
+def test_attributes_of_blocks_and_lone_images_are_segments():
     text = (
         "<div title=' A title ' data-title='no'><img src='x' ALT=\"A dog\" title=''></div>"
         "<input placeholder='Your name' value='no'><meta name='description' content='A page'>"
         "<meta name='author' content='Ann'><p title=word translate=no>no</p>"
         "<button aria-label='Close it'></button>"
     )
-    found = find_regions(text, format=HTML)
-    assert [text[region.start : region.end] for region in found] == [
+    found = FORMATS[HTML].find_segments(text)
+    assert [text[segment.start : segment.end] for segment in found] == [
         "A title", "A dog", "Your name", "A page", "Close it"]  # fmt: skip
-    assert all(region.is_attribute for region in found)
+    assert all(segment.is_attribute for segment in found)
 
 
 @pytest.mark.parametrize(
@@ -194,32 +209,78 @@ def test_html_is_detected(text):
 )  # fmt: skip
 def test_plain_text_is_detected(text):
     assert detect_format(text) == PLAIN
-    assert find_regions(text, format=AUTO) == [Region(0, len(text))]
+    assert FORMATS[PLAIN].find_segments(text) == [Block(0, len(text))]
 
 
-@given(TEXTS, FORMATS)
-def test_regions_and_marks_are_in_order_and_disjoint(text, format):  # noqa: A002
+@given(TEXTS, NAMES)
+def test_segments_and_marks_are_in_order_and_disjoint(text, name):
     position = 0
-    for region in find_regions(text, format=format):
-        assert position <= region.start <= region.end <= len(text)
-        position = region.start
-        for mark in region.marks:
-            assert position <= mark.start < mark.end <= region.end
+    for segment in FORMATS[name].find_segments(text):
+        assert position <= segment.start <= segment.end <= len(text)
+        position = segment.start
+        for i, mark in enumerate(segment.marks):
+            assert position <= mark.start < mark.end <= segment.end
             position = mark.end
             for start, end in mark.attributes:
                 assert mark.start < start < end < mark.end
-            assert mark.role is not Role.SPACE or text[mark.start : mark.end] not in ("\n", "\r\n")
-        position = region.end
-        if format in (MARKDOWN, HTML):
-            content = text[region.start : region.end]
+            if mark.partner is not None:
+                other = segment.marks[mark.partner]
+                assert other.partner == i
+                assert {mark.role, other.role} == {Role.OPEN, Role.CLOSE}
+        position = segment.end
+        if name in (MARKDOWN, HTML):
+            content = text[segment.start : segment.end]
             assert content == content.strip() != ""
 
 
+def test_only_formats_with_marks_decode_entities():
+    decoded = {name: each.decode("a &amp; b", [], is_attribute=False)[0] for name, each in
+               FORMATS.items()}  # fmt: skip
+    assert decoded == {PLAIN: "a &amp; b", MARKDOWN: "a & b", HTML: "a & b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "pairs"),
+    [
+        ("a <b>b <i>c</b> d</i> <b>e</b>", HTML, [("<b>", "</b>"), ("<b>", "</b>")]),
+        ("&lt;b&gt;a&lt;/b&gt; &lt;i&gt;", HTML, [("&lt;b&gt;", "&lt;/b&gt;")]),
+        ("**a *b*** [c](u)", MARKDOWN, [("**", "**"), ("*", "*"), ("[", "](u)")]),
+    ],
+)
+def test_marks_know_their_partners(text, name, pairs):
+    [segment] = FORMATS[name].find_segments(text)
+    found = [
+        tuple(text[each.start : each.end] for each in (mark, segment.marks[mark.partner]))
+        for mark in segment.marks
+        if mark.partner is not None and mark.role is Role.OPEN
+    ]
+    assert found == pairs
+
+
+LONG = [
+    "![", "[](", "[a](b 'c' ", "[a]: b\n", "[a]:", "[a]\n\n[a]: /u\n", "*a_ ", "**", "`` a `",
+    "~~a~", "> ", "> - ", "- <b>\n", "> <div>\n", "# *a* \t", "|", "|a|\n", "|a|\n|-|\n", "\\*",
+    "a\\\n", " \t", "\r", "é*a*", "<b>", "</b><b>", "<a \" =\"", "<!--", "<code>",
+    "<p translate=no>", "&lt;b ", "&lt;b&gt;", "&nbsp;", "\0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pump", LONG)
+def test_long_text_takes_linear_time(pump):
+    text = pump * (60_000 // len(pump))
+    for markup in FORMATS.values():
+        start = time.process_time()
+        detect_format(text)
+        markup.find_segments(text)
+        # 0.4 s on a slow machine. Quadratic time in Python would take minutes.
+        assert time.process_time() - start < 5
+
+
 @given(st.lists(MARKUP, max_size=40).map("".join))
-def test_line_ends_do_not_change_regions(text):
+def test_line_ends_do_not_change_segments(text):
     text = text.replace("\r", "")
     windows = text.replace("\n", "\r\n")
-    assert [each.replace("\r", "") for each in regions_of(windows, MARKDOWN)] == regions_of(
+    assert [each.replace("\r", "") for each in segments_of(windows, MARKDOWN)] == segments_of(
         text, MARKDOWN
     )
     assert [(role, mark.replace("\r", "")) for role, mark in marks_of(windows, MARKDOWN)] == (
@@ -228,8 +289,8 @@ def test_line_ends_do_not_change_regions(text):
 
 
 @given(st.lists(MARKUP, max_size=30).map("".join))
-def test_regions_contain_the_text_of_the_parser(text):
-    """The visible words of paragraphs are in regions, and code is not."""
+def test_segments_contain_the_text_of_the_parser(text):
+    """The visible words of paragraphs are in segments, and code is not."""
     text = "".join(text.split("<")).replace("&", "").replace("+++", "").replace("---", "")
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     words = sum(
@@ -245,12 +306,12 @@ def test_regions_contain_the_text_of_the_parser(text):
         for child in token.children or ()
         if child.type == "code_inline"
     )
-    regions = find_regions(text, format=MARKDOWN)
-    found = sum(text.count("word", region.start, region.end) for region in regions)
+    segments = FORMATS[MARKDOWN].find_segments(text)
+    found = sum(text.count("word", segment.start, segment.end) for segment in segments)
     coded = sum(
         text.count("word", mark.start, mark.end)
-        for region in regions
-        for mark in region.marks
+        for segment in segments
+        for mark in segment.marks
         if mark.role is Role.CODE
     )
     assert words <= found <= words + code

@@ -1,4 +1,4 @@
-"""Find the regions of HTML.
+"""HTML.
 
 lxml and selectolax report no positions of characters. The standard library's `html.parser` reports
 positions, but in Python 3.11 its time is quadratic for a text such as "<!--" * 100000. Therefore
@@ -11,14 +11,15 @@ import functools
 import re
 from typing import NamedTuple
 
-from tt.pipelines.texts.regions import (
+from tt.pipelines.texts.markup.entities import decode_entities
+from tt.pipelines.texts.markup.regions import (
     BLOCK_NAMES,
     VOID_NAMES,
+    Block,
     Piece,
-    Region,
     Role,
-    add_breaks,
-    build_regions,
+    build_blocks,
+    skip_front_matter,
 )
 
 # Unclosed comments and PHP code run to the end of the text, so no later search repeats them. All
@@ -49,9 +50,6 @@ _WORD = re.compile(r"[^\W_]")
 # A slash after a URL without quotes, as in <a href=http://x.org/>, belongs to the URL.
 _SELF_CLOSED = re.compile(r"(?:[\s\"']|<[^\s=]*)/>\Z")
 
-_SPACES = re.compile(r"[ \t\r\n\f\v]+")
-_PLAIN_BREAKS = ("\n", "\r\n")
-
 # The content of these elements is code, another markup language, or text that must not change.
 _RAW_BLOCKS = frozenset(
     {"iframe", "noembed", "noframes", "pre", "script", "style", "textarea", "xmp"}
@@ -67,24 +65,21 @@ class _Attributes(NamedTuple):
     is_protected: bool = False  # whether the element must not be translated
 
 
-def find_html_regions(text: str, *, start: int = 0) -> list[Region]:
-    """Return the regions of HTML.
+class Html:
+    """The format of HTML; see `formats.Format`."""
 
-    Args:
-      text: The whole text.
-      start: Index of the first character to search.
+    name = "html"
+    has_marks = True
+    decode = staticmethod(decode_entities)
 
-    >>> [region[:2] for region in find_html_regions("<p>One<p>Two")]
-    [(3, 6), (9, 12)]
-    """
-    end = len(text)
-    breaks = (
-        space.span()
-        for space in _SPACES.finditer(text, start)
-        if "\n" in space[0] and space[0] not in _PLAIN_BREAKS
-    )
-    pieces = add_breaks(read_html(text, start, end), breaks)
-    return build_regions(text, pieces, start=start, end=end)
+    def find_segments(self, text: str) -> list[Block]:
+        """Return the blocks of HTML.
+
+        >>> [block[:2] for block in Html().find_segments("<p>One<p>Two")]
+        [(3, 6), (9, 12)]
+        """
+        start, end = skip_front_matter(text), len(text)
+        return build_blocks(text, read_html(text, start, end), start=start, end=end)
 
 
 def read_html(text: str, start: int, end: int, *, has_content: bool = True) -> list[Piece]:

@@ -1,30 +1,57 @@
-"""Find the translatable regions of a text in Markdown or HTML.
-
-Everything outside the regions, and every mark inside a region, stays as it is in a translation.
-"""
+"""The formats of texts, and how to detect them."""
 
 from __future__ import annotations
 
-import html
 import re
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from tt.pipelines.texts.html_regions import find_html_regions
-from tt.pipelines.texts.markdown_regions import find_markdown_regions
-from tt.pipelines.texts.regions import ENTITY, NAMES, Region
+from tt.model.text.spans import Span
+from tt.pipelines.texts.markup.entities import ENTITY, unescape
+from tt.pipelines.texts.markup.html import Html
+from tt.pipelines.texts.markup.markdown import Markdown
+from tt.pipelines.texts.markup.plain import Plain
+from tt.pipelines.texts.markup.regions import NAMES, Block, skip_front_matter
 
-PLAIN, MARKDOWN, HTML, AUTO = "plain", "markdown", "html", "auto"
-FORMATS = (AUTO, PLAIN, MARKDOWN, HTML)
+
+class Format(Protocol):
+    """A format of texts.
+
+    Attributes:
+      name: The name for users.
+      has_marks: Whether texts can have marks, and line breaks inside a sentence.
+    """
+
+    name: str
+    has_marks: bool
+
+    def find_segments(self, text: str) -> list[Block]:
+        """Return the translatable blocks of a text, in order, without overlapping.
+
+        Everything outside the blocks, and every mark inside a block, stays as it is in a
+        translation.
+        """
+
+    def decode(
+        self,
+        piece: str,
+        spans: Sequence[Span],
+        *,
+        is_attribute: bool,
+        is_known: Callable[[str], bool] = ...,
+    ) -> tuple[str, list[Span], dict[str, str]]:
+        """Decode the entities of a part of a block; see `entities.decode_entities`."""
+
+
+AUTO = "auto"
+_FORMATS: tuple[Format, ...] = (Plain(), Markdown(), Html())
+FORMATS = {each.name: each for each in _FORMATS}
+PLAIN, MARKDOWN, HTML = FORMATS
 
 # Every text in Markdown or HTML matches one of these two patterns. Most other texts match neither.
 _MAYBE_MARKED = re.compile(r"[<`*_|\n]|\]\(|~~|&[#A-Za-z]")
 _MAYBE_BLOCK = re.compile(r" {0,3}[-+#>\[]")
 
-_FRONT_MATTER = re.compile(
-    r"\A\ufeff?(?:"
-    r"---[ \t]*\r?\n(?=\s*(?:#|[\w\"'.-]+[ \t]*:))(?:.*\n)*?(?:---|\.\.\.)"
-    r"|\+\+\+[ \t]*\r?\n(?:.*\n)*?\+\+\+"
-    r")[ \t]*(?:\r?\n|\Z)"
-)
 _CELLS = r"\|[ \t](?:[^|\n]*+\|){2,}+[ \t]*\r?$"
 _DELIMITER = r"[ \t]*:?-+:?[ \t]*"
 _BULLET = r" {0,3}[-*+](?:[ \t]+\[[ xX]\])?[ \t]+"
@@ -108,7 +135,7 @@ def detect_format(text: str) -> str:
 def _has_blocks(text: str) -> bool:
     """Return whether a text has a block of Markdown, or a link."""
     lines = f"\n{text}"
-    if _BLOCK.search(lines) or _LINK.search(text) or _FRONT_MATTER.match(text):
+    if _BLOCK.search(lines) or _LINK.search(text) or skip_front_matter(text):
         return True
     return len(_ITEMS.findall(lines)) > 1
 
@@ -123,27 +150,4 @@ def _has_tags(text: str) -> bool:
                 return True
             if name in NAMES and name not in _WORDS:
                 return True
-    return "&" in text and any(
-        html.unescape(entity[0]) != entity[0] for entity in ENTITY.finditer(text)
-    )
-
-
-def find_regions(text: str, *, format: str) -> list[Region]:  # noqa: A002
-    """Return the translatable regions of a text, in order, without overlapping.
-
-    Args:
-      text: Text of any length.
-      format: `PLAIN`, `MARKDOWN`, `HTML` or `AUTO`. A plain text is one region.
-
-    >>> find_regions("## Hi *you*", format=MARKDOWN)[0][:2]
-    (3, 11)
-    """
-    if format == AUTO:
-        format = detect_format(text)  # noqa: A001
-    if format == PLAIN:
-        return [Region(0, len(text))]
-    front = _FRONT_MATTER.match(text)
-    start = front.end() if front else 0
-    if format == HTML:
-        return find_html_regions(text, start=start)
-    return find_markdown_regions(text, start=start)
+    return "&" in text and any(unescape(entity[0]) for entity in ENTITY.finditer(text))

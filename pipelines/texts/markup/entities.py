@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from html.entities import html5
 
 from tt.model.text.spans import Span
-from tt.pipelines.texts.regions import ENTITY
 
+ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # Marks that many vocabularies lack, and the same marks in ASCII.
 PLAIN_MARKS = {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-"}
