@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Each module is compiled once, and not in each process of the tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: azurite demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site before compare test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-tables bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
+.PHONY: azurite demo docs pictures recording test-gpu check house messages test test-fast test-long test-release test-site before compare test-engines test-dataflow test-portable test-flink test-stream test-huggingface test-huggingface-old test-spark mutants bench bench-train bench-tables bench-texts bench-translate bench-stream bench-translate-variables flink kafka expansion lint types lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/tt demo --folder demo
@@ -180,6 +180,11 @@ bench-train: $(RUNTIME) $(TORCH)/.installed
 # OPTIONS are flags of tests/bench/tables.py, such as --pairs 20000.
 bench-tables: $(RUNTIME) $(BEFORE)/.installed
 	$(BIN)/python tests/bench/tables.py --before $(BEFORE)/bin/python $(OPTIONS)
+
+# Measures the CPU time of a translation beside the model for each kind of text, in a minute. With OTHER,
+# which is the Python of an environment with another version of `tt`, also that of this version.
+bench-texts: $(RUNTIME)
+	$(BIN)/python tests/bench/texts.py $(if $(OTHER),--before $(OTHER)) $(OPTIONS)
 
 # Measures the decoder as a ratio to CTranslate2, and `tt translate-batch` as a ratio to the decoder.
 # Not part of `make bench`, because it needs a trained model and texts in its source language:

@@ -55,6 +55,13 @@ def test_tables_are_compared_with_another_version(tmp_path):
     assert "job parquet to csv, ratio of the speed to before" in said
 
 
+def test_texts_are_compared_with_another_version(shared_data, tmp_path):
+    options = ("--rounds", 1, "--only", "plain", "HTML", "--cache", tmp_path)
+    said = run_script("texts.py", "--before", sys.executable, *options)
+    assert said.count("HTML with a tag") == 2
+    assert "two processes" in said
+
+
 def test_memory_of_translation_is_measured():
     assert "2 times the rows" in run_script("translate_memory.py", "--rows", 1000, "--factor", 2)
 

@@ -17,7 +17,7 @@ from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts import results
 from tt.pipelines.texts.languages import describe_other_texts
 from tt.pipelines.texts.results import TermCounts, TranslatedText
-from tt.pipelines.texts.segments import LINE_BREAK
+from tt.pipelines.texts.sentences import LINE_BREAK
 
 CHUNK = 1024  # lines that are sorted by length and batched together, per GPU if there are several
 _SHOWN = 10  # line numbers that a report shows for each status or flag

@@ -1,11 +1,11 @@
 """Translate texts; tables, lines and streams share this package.
 
 options      options for texts
-segments     cut texts into pieces that fit into a model
+sentences    cut texts into sentences, and long sentences into parts
 markup       a file for each format: Markdown, HTML and plain text
 tags         tags and protected spans of the pieces of a text with structure
 capitals     translate sentences in capitals in lower case, and restore the capitals
-occurrences  cut texts into segments: structure, white space, sentences and attributes
+segments     cut texts into segments: structure, white space, sentences and attributes
 placeholders hide spans from the model, and restore them in a translation
 drafts       unfinished translations of texts
 inputs       cut texts, and prepare the inputs of the model

@@ -12,10 +12,10 @@ from tt.pipelines.texts.drafts import Draft
 from tt.pipelines.texts.inputs import Inputs, Placed, open_drafts
 from tt.pipelines.texts.known import Memory, Translations
 from tt.pipelines.texts.limits import PIECES, Limits
-from tt.pipelines.texts.occurrences import Kind, Segment
 from tt.pipelines.texts.options import TRUNCATE, TextOptions
 from tt.pipelines.texts.receiving import find_pair, has_wrong_figures, keeps_all_spans, receive
 from tt.pipelines.texts.results import FAILED
+from tt.pipelines.texts.segments import Kind, Segment
 from tt.pipelines.texts.word_links import find_links
 
 

@@ -6,19 +6,15 @@ Models have seen few sentences in capitals, so they invent translations for them
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Sequence
 
 import regex
 
 from tt.model.text.spans import PLACEHOLDER
 
-_CASED = regex.compile(r"\p{Lu}|\p{Ll}|\p{Lt}")
 _WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
-# A text may be in capitals or in title case if it matches TWO_CAPITALS and not LOWER_WORD: it has
-# two capitals in a row or two capitalized words of at least four letters, and no word that begins
-# with four letters in lower case. The syntax is RE2.
-LOWER_WORD = r"(?:^|[^\pL])\p{Ll}{4}"
-TWO_CAPITALS = r"\p{Lu}\p{Lu}|\p{Lu}\pL{3}.*[^\pL]\p{Lu}\pL{3}"
+_LOWER_WORD = re.compile(" [a-zß-öø-ÿα-ωа-яё]{4,}")
 _LEAST_LETTERS = 8  # shorter texts may be abbreviations
 _LEAST_WORDS = 2
 _LEAST_TITLE_WORDS = 4
@@ -49,9 +45,14 @@ def find_capitals(text: str, *, has_capital_nouns: bool = False) -> Capitals | N
     <Capitals.TITLE: 'title'>
     >>> find_capitals("Barack Obama met NASA engineers.")
     """
+    if text.lower() == text.upper():
+        return None
+    # Most texts have enough words in lower case. Each match contains a space and four letters.
+    if sum(map(len, _LOWER_WORD.findall(text))) > 2 * (1 - _UPPER_SHARE) * len(text):
+        return None
     words = _WORD.findall(PLACEHOLDER.sub(" ", text))
     letters = sum(map(len, words))
-    if letters < _LEAST_LETTERS or len(words) < _LEAST_WORDS or not _CASED.search(text):
+    if letters < _LEAST_LETTERS or len(words) < _LEAST_WORDS:
         return None
     # The share counts all letters, so an acronym in a script without letter case is not enough.
     every = [character for word in words for character in word if character.isalpha()]

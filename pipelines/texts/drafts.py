@@ -13,8 +13,8 @@ from tt.model.text.spans import Span
 from tt.pipelines.texts.judging import has_no_end
 from tt.pipelines.texts.markup.formats import FORMATS, PLAIN, Format
 from tt.pipelines.texts.markup.regions import Role
-from tt.pipelines.texts.occurrences import Kind, Segment
-from tt.pipelines.texts.segments import LINE_BREAK, join_translations
+from tt.pipelines.texts.segments import Kind, Segment
+from tt.pipelines.texts.sentences import LINE_BREAK, join_translations
 from tt.pipelines.texts.tags import replace_spans
 
 

@@ -15,19 +15,17 @@ from tt.pipelines.texts.drafts import Draft
 from tt.pipelines.texts.figures import protect_figures
 from tt.pipelines.texts.known import Translations
 from tt.pipelines.texts.markup.formats import AUTO, FORMATS, PLAIN, Format, detect_format
-from tt.pipelines.texts.occurrences import (
+from tt.pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
+from tt.pipelines.texts.placeholders import mask
+from tt.pipelines.texts.results import FAILED, TOO_LONG, UNKNOWN
+from tt.pipelines.texts.segments import (
     Kind,
-    Masked,
     Rules,
     Segment,
     cut,
     cut_around,
     cut_in_half,
 )
-from tt.pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
-from tt.pipelines.texts.placeholders import mask
-from tt.pipelines.texts.results import FAILED, TOO_LONG, UNKNOWN
-from tt.pipelines.texts.segments import find_plain
 
 Placed = tuple[Segment, Draft]  # a segment, and the draft that it belongs to
 # A code such as SKU-4711, or a value that spreadsheets and databases write.
@@ -72,23 +70,15 @@ class Inputs:
 
     def begin(self, texts: Sequence[str]) -> list[Draft]:
         """Cut texts, and prepare the inputs of the model."""
-        options, rules = self._options, self._rules
-        is_plain = [False] * len(texts)
-        if rules.glossary is None and not options.protection.protect_regex:
-            is_plain = self._find_plain(texts)
-        drafts = [Draft(text) for text in texts]
-        for draft, plain in zip(drafts, is_plain, strict=True):
-            if plain:
-                draft.segments = [Segment(0, draft.text, is_plain=True)]
-            else:
-                draft.format = find_format(draft.text, options=options)
-                self._cut(draft, into_sentences=options.split == SENTENCES)
+        drafts = [Draft(text, find_format(text, options=self._options)) for text in texts]
+        for draft in drafts:
+            self._cut(draft, into_sentences=self._options.split == SENTENCES)
         self._fill(drafts)
         for draft in open_drafts(drafts):
             if any(source.unknown for source in draft.sources):
                 words = " ".join(s.words for s in draft.every if s.source and s.has_letters)
                 # Unknown symbols do not hide the meaning of a text with letters.
-                words = "".join(c if c.isalpha() or rules.knows(c) else " " for c in words)
+                words = "".join(c if c.isalpha() or self._rules.knows(c) else " " for c in words)
                 if why := self._known.describe_unknown(words):
                     draft.failure = (UNKNOWN, why)
         self._cut_to_fit(open_drafts(drafts))
@@ -99,10 +89,6 @@ class Inputs:
             if draft.failure:
                 draft.segments, draft.attributes = [], []
         return drafts
-
-    def _find_plain(self, texts: Sequence[str]) -> list[bool]:
-        language, keeps = self._rules.language, not self._rules.restores_capitals
-        return find_plain(texts, language=language, may_have_capitals=keeps)
 
     def _cut(self, draft: Draft, *, into_sentences: bool) -> None:
         try:
@@ -147,22 +133,8 @@ class Inputs:
     def prepare(self, new: Sequence[Placed]) -> None:
         """Prepare the inputs of the model for new segments."""
         new = [(segment, draft) for segment, draft in new if segment.is_worded]
-        unsure = [
-            segment
-            for segment, draft in new
-            if not draft.format.has_marks
-            and not (segment.is_plain or segment.spans or segment.capitals)
-        ]
-        if unsure:
-            is_plain = self._find_plain([each.text for each in unsure])
-            for segment, plain in zip(unsure, is_plain, strict=True):
-                segment.is_plain = plain
         for segment, draft in new:
-            segment.masked = (
-                Masked(segment.text)
-                if segment.is_plain
-                else mask(segment, self._rules, format=draft.format)
-            )
+            segment.masked = mask(segment, self._rules, format=draft.format)
         inputs = self._known.prepare(segment.shown for segment, _ in new)
         for segment, _ in new:
             source = inputs[segment.shown]

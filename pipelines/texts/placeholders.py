@@ -16,9 +16,9 @@ from tt.model.text.spans import BRACKET, PLACEHOLDER, PLACEHOLDERS, Span
 from tt.pipelines.texts.capitals import Capitals, find_capitals, restore_capitals, to_usual_case
 from tt.pipelines.texts.markup.formats import Format
 from tt.pipelines.texts.markup.regions import Role
-from tt.pipelines.texts.occurrences import Masked, Rules, Segment
 from tt.pipelines.texts.placing import Links, Tag, place_tags
-from tt.pipelines.texts.segments import LINE_BREAK
+from tt.pipelines.texts.segments import Masked, Rules, Segment
+from tt.pipelines.texts.sentences import LINE_BREAK
 
 _INVENTED = re.compile(f" ?{PLACEHOLDER.pattern}")
 _PLACEHOLDERS = re.compile(f"({PLACEHOLDER.pattern})")
@@ -39,17 +39,9 @@ def mask(segment: Segment, rules: Rules, *, format: Format) -> Masked:  # noqa: 
       rules: How to treat the text.
       format: The format of the text.
     """
-    spans: Sequence[Span]
-    text, spans, entities = format.decode(
-        segment.text, segment.spans, is_attribute=segment.is_quoted, is_known=rules.knows
-    )
-    kept = [span for span in spans if not span.role]
-    has_placeholders = segment.is_span or len(kept) <= rules.most_spans
-    if not has_placeholders and not rules.can_place(text, kept):
-        spans = [span for span in spans if span.role]
-    masked = _mask(text, spans, has_placeholders=has_placeholders)
-    if format.has_marks:
-        masked = masked._replace(text=LINE_BREAK.sub(" ", masked.text), entities=entities)
+    masked = Masked(segment.text)
+    if segment.spans or format.has_marks:
+        masked = _hide_spans(segment, rules, format=format)
     if not rules.restores_capitals:
         return masked
     found = segment.capitals or find_capitals(
@@ -64,6 +56,20 @@ def mask(segment: Segment, rules: Rules, *, format: Format) -> Masked:  # noqa: 
         is_title=found is Capitals.TITLE,
     )
     return masked._replace(text=lowered, capitals=found)
+
+
+def _hide_spans(segment: Segment, rules: Rules, *, format: Format) -> Masked:  # noqa: A002
+    text, spans, entities = format.decode(
+        segment.text, segment.spans, is_attribute=segment.is_quoted, is_known=rules.knows
+    )
+    kept = [span for span in spans if not span.role]
+    has_placeholders = segment.is_span or len(kept) <= rules.most_spans
+    if not has_placeholders and not rules.can_place(text, kept):
+        spans = [span for span in spans if span.role]
+    masked = _mask(text, spans, has_placeholders=has_placeholders)
+    if format.has_marks:
+        masked = masked._replace(text=LINE_BREAK.sub(" ", masked.text), entities=entities)
+    return masked
 
 
 def _mask(piece: str, spans: Sequence[Span], *, has_placeholders: bool = True) -> Masked:

@@ -12,7 +12,6 @@ from tt.model.text.spans import BRACKET
 from tt.pipelines.texts.figures import has_fraction, has_same_figures, replace_wrong_figure
 from tt.pipelines.texts.judging import flag_sentence
 from tt.pipelines.texts.limits import INCOMPLETE, NUMBER, SYMBOLS, Limits
-from tt.pipelines.texts.occurrences import Kind, Segment
 from tt.pipelines.texts.placeholders import (
     keeps_spans,
     match_first_letter,
@@ -20,6 +19,7 @@ from tt.pipelines.texts.placeholders import (
     unmask,
 )
 from tt.pipelines.texts.placing import find_words, needs_links
+from tt.pipelines.texts.segments import Kind, Segment
 from tt.pipelines.texts.word_links import Linked, Pair
 
 _END = regex.compile(r"\s*[.。।۔!！?？…]+(?=[\"'”“»]*$)")

@@ -1,347 +1,401 @@
-"""Cut texts into pieces that fit into a model: sentences, or parts of long sentences.
+"""Cut texts into segments: structure, white space, sentences and texts in attributes.
 
-The functions return one list with the pieces and the white space between them. Joined, the strings
-are exactly the text. Strings of white space are not translated; all other strings are pieces.
+A segment is an occurrence: two equal sentences of a text are two segments, with separate results.
+Joined, the segments of a text are the text; only texts in attributes lie inside other segments.
 """
 
 from __future__ import annotations
 
-import bisect
+import dataclasses
+import enum
 import itertools
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import regex
-import sentencex
 
-from tt.model.text.languages import find_language
-from tt.model.text.spans import Span
-from tt.pipelines.texts.capitals import LOWER_WORD, TWO_CAPITALS
+from tt.model.engines.translator import Hypothesis, Input
+from tt.model.text.glossary import Glossary
+from tt.model.text.spans import Protection, Span
+from tt.pipelines.texts import tags
+from tt.pipelines.texts.capitals import Capitals
+from tt.pipelines.texts.markup.entities import PLAIN_MARKS
+from tt.pipelines.texts.markup.formats import Format
+from tt.pipelines.texts.markup.regions import Block, Role
+from tt.pipelines.texts.placing import Tag
+from tt.pipelines.texts.sentences import LINE_BREAK, halve, split_sentences
 
-_SPACE = regex.compile(r"\s+")
-LINE_BREAK = regex.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-
-_CLAUSE_END = regex.compile(
-    r"[.?!,;:،؛؟…–—।\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"']*(?=\s)"  # before white space, or
-    r"|[，；：、。．！？｡､][\p{Pe}\p{Pf}]*"  # in a script without spaces
-)
-
-# Full stops that need no space after them, with closing quotation marks and brackets.
-_STOP = r"[。！？｡][。！？｡…\p{Pe}\p{Pf}\"']*"
-_UNSPACED_STOP = regex.compile(_STOP)
-_INITIAL_END = regex.compile(r"(?:^|[\s\p{P}])(?!I\.)(?:\p{L}\.)+\s*$")  # "M." in "M. Dupont"
-_LONGEST_INITIALS = 32  # characters
-
-# Capitalized words that start a sentence even without a mark before them, as in captions: "a child
-# in the water Three people sit ...". In English and French, the words before and after an opener
-# must be in lower case. German nouns are capitalized, so German has fewer openers and no condition
-# for the next word. The rules wrongly cut 18 of 429,112 lines with one sentence.
-_OPENERS = {
-    "en": "A An The This These That Those Two Three Four Five Six Several Some Many There He She "
-    "It They We His Her Their My Our Your Its",
-    "fr": "Un Une Des Le La Les Deux Trois Quatre Plusieurs Il Elle Ils Elles Ce Cette Ces On Nous "
-    "Vous Son Sa Ses",
-    "de": "Ein Eine Einige Zwei Drei Mehrere Er Es Wir Dieser Diese Dieses",
-}
-_LOWER = "[a-zà-ÿ]"
-# An opener with the spaces and words around it.
-_OPENING = {
-    code: rf" (?:{'|'.join(words.split())}) {'' if code == 'de' else _LOWER}"
-    for code, words in _OPENERS.items()
-}
-_LOWER_WORD = rf"(?<![\w-]){_LOWER}{{2,}}"
-# Between these words, "A" is a letter, not an article: "vitamin A deficiency", "plan A is".
-_LETTERED = (
-    r"(?<=\b(?:an|the|and|or|between|no|vitamin|hepatitis|influenza|type|class|grade|plan|group"
-    r"|series|part|section|figure|appendix|option|team|level|size|schedule|model|phase|point|item"
-    r"|category|exhibit|side|zone|column|row|table|annex|division|letter|application)s? )A "
-    r"|A (?:to|and|or|is|was|are|has|minor|major)\b"
-)
-_OPENING_CUT = {
-    code: regex.compile(
-        f"(?<={_LOWER if code == 'de' else _LOWER_WORD} )(?!{_LETTERED})(?={opening[1:]})"
-    )
-    for code, opening in _OPENING.items()
-}
-# A text of letters, spaces, and marks that end no sentence, with at most one full stop at the end.
-# Such a text is one sentence without protected spans. The syntax is RE2.
-_PLAIN_LETTERS = (
-    "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0388-\u03ce\u0400-\u0481\u048a-\u04ff"
-    "\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fa5"
-)
-_PLAIN_INSIDE = rf"[{_PLAIN_LETTERS} ,，、'’\"“”„«»()–—-]*"
-_PLAIN = rf"^[{_PLAIN_LETTERS}](?:{_PLAIN_INSIDE}[{_PLAIN_LETTERS}])?[.!?。！？]?$"
-# One or more list marks, or marks of Markdown headings and quotations. A mark before an operator,
-# as in "> = 5 kg", belongs to a formula.
-_LINE_MARKS = re.compile(r"\s*(?:(?:[-*+•‣◦▪▸►·●○■□–—]|>+|#{1,6})\s+)+(?=[^\s=/])")
-_LONGEST_WINDOW = 4000  # characters for one call of sentencex
-_CHARACTER = regex.compile(r"\X")  # a grapheme: a character with its combining marks
-
-# Scripts without spaces between words, their punctuation, and full-width forms.
-_UNSPACED = regex.compile(
-    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-    r"\u3000-\u303f\uff00-\uffef]"
-)
-
-_OPENING_TAG = regex.compile(r"<[A-Za-z]")
-
-# sentencex 1.0 fails at some white space beyond ASCII, and loses blank lines of long texts. It
-# therefore gets single lines, in which a plain space replaces each other white space character.
-_PLAIN_SPACE = {i: " " for i in range(0x3001) if chr(i).isspace()}
+LETTER = regex.compile(r"\p{L}")  # letters of all scripts
+_MOST_EXACT = 8  # spans that a model without placeholders may copy by itself
+_LONGEST_EXACT = 100  # characters of such a span
+_CAPITAL_NOUNS = ("de", "lb")  # languages that begin all nouns with a capital
+_LONG_LINE = 50  # characters; a line break after such a line probably ends no sentence
+_BREAK = regex.compile(r"<br\b| *\\?[\r\n]", regex.IGNORECASE)
 
 
-def split_sentences(text: str, *, language: str = "") -> list[str]:
-    r"""Cut a text into sentences and the white space between them.
+class Kind(enum.Enum):
+    """What a segment is."""
 
-    A line break also ends a sentence, unless the next line continues it in lower case.
+    STRUCTURE = "structure"  # markup between blocks, which stays as it is
+    SPACE = "space"
+    SENTENCE = "sentence"  # a sentence, a part of one, or a protected span between sentences
+    ATTRIBUTE = "attribute"  # a text in an attribute of an inline tag, inside a sentence
+
+
+class Masked(NamedTuple):
+    """A segment as the model receives it, and everything that its translation gets back.
+
+    Attributes:
+      text: The text for the model.
+      replacements: The text that replaces each placeholder in the translation.
+      exact: The spans that stay in the text. The translation must contain each equally often.
+      tags: The inline tags that were removed from the text.
+      wraps: The line breaks that are spaces in the text, with their indices in the text.
+      entities: The HTML entity of each character that must be encoded again.
+      capitals: How the segment uses capitals, if the text is in lower case instead.
+    """
+
+    text: str
+    replacements: tuple[str, ...] = ()
+    exact: tuple[str, ...] = ()
+    tags: tuple[Tag, ...] = ()
+    wraps: tuple[tuple[int, str], ...] = ()
+    entities: Mapping[str, str] = {}
+    capitals: Capitals | None = None
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the model receives the segment as it is."""
+        return self[1:] == _BARE
+
+    @property
+    def words(self) -> str:
+        """The text for the model, without the spans in it."""
+        text = self.text
+        for span in self.exact:
+            text = text.replace(span, " ")
+        return text
+
+
+_BARE = Masked("")[1:]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Segment:
+    """An occurrence of a part of a text, and its translation as far as it is known.
+
+    Attributes:
+      start: Index of its first character in the text.
+      text: Its characters.
+      kind: What it is.
+      spans: Its tags, protected spans and terms, with their places in the segment.
+      is_quoted: Whether it is the value of an attribute, between quotation marks.
+      is_fragment: Whether it comes from a sentence that was cut around its spans.
+      capitals: The capitals of the sentence from which a fragment comes.
+      masked: The segment as the model receives it; None if the model does not get it.
+      source: The input of the model; None if the model does not translate the segment.
+      error: The reason if the model cannot prepare the segment.
+      kept: The translation of a segment that the model does not translate; None if that is the
+        segment with its spans.
+      is_corrected: Whether `kept` is a human translation.
+      is_truncated: Whether the model translates only the beginning.
+      is_unended: Whether the translation must not end with an added full stop.
+      hypotheses: The translations, best first, with everything that the model did not receive.
+      flags: The flags of the best one, judged as the model saw it.
+      is_clear: Whether the places of all tags are clear.
+    """
+
+    start: int
+    text: str
+    kind: Kind = Kind.SENTENCE
+    spans: Sequence[Span] = ()
+    is_quoted: bool = False
+    is_fragment: bool = False
+    capitals: Capitals | None = None
+    masked: Masked | None = None
+    source: Input | None = None
+    error: str = ""
+    kept: str | None = None
+    is_corrected: bool = False
+    is_truncated: bool = False
+    is_unended: bool = False
+    hypotheses: Sequence[Hypothesis] = ()
+    flags: Sequence[str] = ()
+    is_clear: bool = True
+
+    @property
+    def end(self) -> int:
+        """The index after its last character in the text."""
+        return self.start + len(self.text)
+
+    @property
+    def is_worded(self) -> bool:
+        """Whether it is neither structure nor white space, and has no human translation."""
+        is_words = self.kind is Kind.SENTENCE or self.kind is Kind.ATTRIBUTE
+        return is_words and not self.is_corrected
+
+    @property
+    def is_span(self) -> bool:
+        """Whether the segment is a single span."""
+        return len(self.spans) == 1 and self.spans[0].end - self.spans[0].start == len(self.text)
+
+    @property
+    def kept_spans(self) -> list[Span]:
+        """The spans that a translation has to keep: all but the inline tags."""
+        return [span for span in self.spans if not span.role]
+
+    @property
+    def shown(self) -> str:
+        """The segment as the model receives it."""
+        return self.text if self.masked is None else self.masked.text
+
+    @property
+    def words(self) -> str:
+        """The segment as the model receives it, without protected spans."""
+        return self.text if self.masked is None else self.masked.words
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether the segment has letters outside of its spans."""
+        return LETTER.search(self.words) is not None
+
+    def is_long(self, most_tokens: int) -> bool:
+        """Return whether the input exceeds a number of tokens, including BOS and EOS."""
+        return self.source is not None and self.source.length + 2 > most_tokens and self.has_letters
+
+    def divide(self, parts: Sequence[str], *, is_fragment: bool = False) -> list[Segment]:
+        """Return the segments of the parts of this segment; joined, the parts are the segment."""
+        starts = itertools.accumulate(map(len, parts), initial=0)
+        return [
+            Segment(
+                self.start + start,
+                part,
+                Kind.SPACE if part.isspace() else self.kind,
+                spans=tags.spans_within(self.spans, start, start + len(part)),
+                is_quoted=self.is_quoted,
+                is_fragment=self.is_fragment or is_fragment,
+            )
+            for start, part in zip(starts, parts, strict=False)
+        ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How to treat texts, for one model and its options.
+
+    Attributes:
+      language: Code of the source language.
+      protection: The parts of a text that must not change.
+      glossary: The glossary, if there is one.
+      most_spans: How many spans of a sentence the model can place.
+      restores_capitals: Whether sentences in capitals are translated in lower case.
+      knows: Returns whether the vocabulary contains a character.
+      choose_case: Chooses one of two forms of a word, in lower case and with a capital.
+    """
+
+    language: str
+    protection: Protection
+    glossary: Glossary | None
+    most_spans: int
+    restores_capitals: bool
+    knows: Callable[[str], bool]
+    choose_case: Callable[[tuple[str, str]], str]
+
+    @property
+    def has_capital_nouns(self) -> bool:
+        """Whether the language begins all nouns with a capital."""
+        return self.language.partition("-")[0] in _CAPITAL_NOUNS
+
+    def can_place(self, text: str, spans: Sequence[Span]) -> bool:
+        """Return whether the model can get a sentence with these spans as a whole.
+
+        A model without placeholders may copy a few short spans by itself.
+        """
+        return len(spans) <= self.most_spans or (
+            len(spans) <= _MOST_EXACT
+            and all(
+                span.replacement == text[span.start : span.end]
+                and span.end - span.start <= _LONGEST_EXACT
+                for span in spans
+            )
+        )
+
+    def spans_of(self, text: str) -> list[Span]:
+        """Return the protected spans and the terms of a plain text."""
+        found = self.protection.find(text)
+        return found if self.glossary is None else self.glossary.add_terms(text, found)
+
+
+def cut(text: str, rules: Rules, *, format: Format, into_sentences: bool) -> list[Segment]:  # noqa: A002
+    """Return the segments of a text in the order of their starts.
 
     Args:
       text: Text of any length.
-      language: Code of the language, whose abbreviations do not end a sentence. Without a code or
-        without rules for the language, the rules of English apply.
+      rules: How to treat the text.
+      format: The format of the text.
+      into_sentences: Whether to cut each block into sentences.
 
-    >>> split_sentences("Dr. Jones came.  She left.\n\nThe end ", language="en")
-    ['Dr. Jones came.', '  ', 'She left.', '\n\n', 'The end', ' ']
+    Raises:
+      TooLongToSearchError: The text is too long to find its protected spans.
     """
-    known = find_language(language)
-    code = known.primary if known else language
-    parts: list[str] = []
-    start = 0
-    for space in _SPACE.finditer(text):
-        breaks = len(LINE_BREAK.findall(space[0]))
-        if breaks > 1 or (breaks == 1 and not text[space.end() : space.end() + 1].islower()):
-            parts += [*_sentences_of_line(text[start : space.start()], code=code), space[0]]
-            start = space.end()
-    return parts + _sentences_of_line(text[start:], code=code)
+    segments: list[Segment] = []
+    end = 0
+    for block in format.find_segments(text):
+        segments += _structure(text, end, block.start)
+        whole = Segment(block.start, text[block.start : block.end], is_quoted=block.is_attribute)
+        if format.has_marks:
+            whole.spans = _spans_of_block(whole.text, block, rules)
+        else:
+            whole.spans = rules.spans_of(text)
+        parts = _cut_block(whole, rules, format.has_marks, into_sentences=into_sentences)
+        attributes = [*_attributes_of(whole, block, rules)]
+        if attributes:
+            parts = sorted([*parts, *attributes], key=lambda each: each.start)
+        segments += parts
+        end = block.end
+    return segments + _structure(text, end, len(text))
 
 
-def find_plain(
-    texts: Sequence[str], *, language: str, may_have_capitals: bool = False
-) -> list[bool]:
-    """Return for each text whether it is clearly one sentence without spans and capitals.
+def _structure(text: str, start: int, end: int) -> list[Segment]:
+    between = text[start:end]
+    kind = Kind.SPACE if between.isspace() else Kind.STRUCTURE
+    return [Segment(start, between, kind)] if between else []
+
+
+def _cut_block(
+    block: Segment, rules: Rules, is_wrapped: bool, *, into_sentences: bool
+) -> list[Segment]:
+    """Cut a block into sentences, white space, and the markup between sentences.
 
     Args:
-      texts: Texts of any length.
-      language: Code of the language; see `split_sentences`.
-      may_have_capitals: Whether texts in capitals are plain, too.
-
-    >>> find_plain(["A man, a dog.", "Dr. Jones came.", "Go to {place}"], language="en")
-    [True, False, False]
+      block: The block.
+      rules: How to treat the text.
+      is_wrapped: Whether a line break is only a space, as in HTML. A sentence can end at <br>, and
+        after a short line.
+      into_sentences: Whether to cut the block into sentences; otherwise, only the markup at its
+        ends is cut off.
     """
-    known = find_language(language)
-    column = pa.array(texts, pa.large_string())
-    plain = pc.match_substring_regex(column, _PLAIN)
-    if not may_have_capitals:
-        capitals, lower = (
-            pc.match_substring_regex(column, each) for each in (TWO_CAPITALS, LOWER_WORD)
-        )
-        plain = pc.and_not(plain, pc.and_not(capitals, lower))
-    if opening := _OPENING.get(known.primary if known else language):
-        plain = pc.and_not(plain, pc.match_substring_regex(column, _LOWER + opening))
-    found: list[bool] = plain.to_pylist()
+    text, spans = block.text, block.spans
+    if into_sentences:
+        shown = _without_spans(text, spans, is_wrapped=is_wrapped) if spans or is_wrapped else text
+        parts = split_sentences(shown, language=rules.language) or [text]
+        if spans:
+            parts = _cut_like(text, spans, parts)
+    else:
+        parts = _cut_markup_off(text, spans)
+    if is_wrapped:
+        parts = tags.keep_pairs(parts, spans)
+    return block.divide(parts)
+
+
+def _spans_of_block(piece: str, block: Block, rules: Rules) -> list[Span]:
+    """Return the tags, the protected spans and the terms of a block with markup."""
+    marks: list[Span] = []
+    for mark in block.marks:
+        start, end = mark.start - block.start, mark.end - block.start
+        text = piece[start:end]
+        role = "" if mark.role is Role.CODE else mark.role.value
+        replacement = text if role == "" else mark.written or text
+        marks.append(Span(start, end, replacement, role != "", role))
+    marks = tags.join_words(piece, marks)
+    spans = rules.protection.find(piece)
+    terms: list[Span] = []
+    if rules.glossary is not None:
+        blanks = [mark._replace(replacement=" " * (mark.end - mark.start)) for mark in marks]
+        bare = tags.replace_spans(piece, blanks)  # "_" is a letter of words
+        terms = rules.glossary.find(bare, [*marks, *spans])
+
+    def is_known(character: str) -> bool:
+        if len(character) > 2:  # an entity that does not exist is protected
+            return False
+        return character in PLAIN_MARKS or rules.knows(character)
+
+    marks = tags.add_spans(piece, marks, spans, is_known=is_known)
+    return tags.add_spans(piece, marks, terms)
+
+
+def _attributes_of(whole: Segment, block: Block, rules: Rules) -> Iterator[Segment]:
+    """Yield the texts in attributes of inline tags that the model can translate."""
+    for mark in block.marks:
+        for first, last in mark.attributes if mark.role is not Role.CODE else ():
+            value = whole.text[first - block.start : last - block.start]
+            if LETTER.search(value):
+                spans = rules.spans_of(value)
+                if rules.can_place(value, spans):
+                    yield Segment(first, value, Kind.ATTRIBUTE, spans, is_quoted=True)
+
+
+def cut_around(segment: Segment) -> list[Segment]:
+    """Cut a sentence around its protected spans and terms; a single span is not cut."""
+    kept = segment.kept_spans
+    if not kept or segment.is_span:
+        return [segment]
+    found = []
+    for part in segment.divide(tags.cut_around_spans(segment.text, kept), is_fragment=True):
+        if any(span.role for span in part.spans) and not part.is_span:
+            cut_off = tags.keep_pairs(_cut_markup_off(part.text, part.spans), part.spans)
+            found += part.divide(cut_off)
+        else:
+            found.append(part)
     return found
 
 
-def _sentences_of_line(line: str, *, code: str) -> list[str]:
-    """Cut a line into its list marks, its sentences, and the white space between them."""
-    marks = _LINE_MARKS.match(line)
-    start = marks.end() if marks else 0
-    parts = _split_off_space(line[:start])
-    line = line[start:]
+def cut_in_half(segment: Segment) -> list[Segment]:
+    """Cut a sentence into two halves, and white space between them if any."""
+    return segment.divide(halve(segment.text, spans=segment.spans))
+
+
+def _cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
+    """Cut off markup and white space at both ends of a text.
+
+    >>> tags = [Span(0, 3, "<p>", True), Span(14, 18, "</p>", True)]
+    >>> _cut_markup_off("<p>A <b>b</b>.</p>", tags)
+    ['<p>', 'A <b>b</b>.', '</p>']
+    """
+    if not any(span.is_markup for span in spans):
+        return [text]
+    shown = _without_spans(text, spans)
+    core = shown.strip()
+    start = shown.index(core)
+    parts = (shown[:start], core, shown[start + len(core) :])
+    return _cut_like(text, spans, [part for part in parts if part])
+
+
+def _without_spans(text: str, spans: Sequence[Span], *, is_wrapped: bool = False) -> str:
+    """Return a text of the same length, with spaces instead of markup and X in other spans."""
+    if is_wrapped:
+        text = _join_lines(text)
+    shown = []
+    for span in spans:
+        filling = (" " if span.is_markup else "X") * (span.end - span.start)
+        if is_wrapped and span.role == Role.VOID and _BREAK.match(span.replacement):
+            filling = "\n" + filling[1:]
+        shown.append(span._replace(replacement=filling))
+    return tags.replace_spans(text, shown)
+
+
+def _join_lines(text: str) -> str:
+    """Replace the line breaks after long lines by spaces, so that no sentence ends there."""
+    joined, start = [], 0
+    for found in LINE_BREAK.finditer(text):
+        is_long = found.start() - start >= _LONG_LINE
+        joined += [text[start : found.start()], " " * len(found[0]) if is_long else found[0]]
+        start = found.end()
+    return "".join([*joined, text[start:]])
+
+
+def _cut_like(text: str, spans: Sequence[Span], shown: Sequence[str]) -> list[str]:
+    """Cut a text at the same places as `shown`, the parts of its version without spans.
+
+    A part of white space can contain markup, so it is also cut around its spans.
+    """
+    parts: list[str] = []
     start = 0
-    # First cut at full stops that need no rules, because sentencex takes minutes for a megabyte of
-    # Chinese.
-    pieces = _cut_unspaced(line.translate(_PLAIN_SPACE))
-    sentences = _correct_cuts(each for piece in pieces for each in _segment(piece, code=code))
-    for sentence in (part for each in sentences for part in _cut_before_openers(each, code=code)):
-        parts += _split_off_space(line[start : start + len(sentence)])
-        start += len(sentence)
-    return parts + _split_off_space(line[start:])
-
-
-def _correct_cuts(sentences: Iterable[str]) -> Iterator[str]:
-    """Undo cuts after initials and inside words, and cut after each stop like "。".
-
-    A cut without white space on either side is inside a word, a number or a URL, unless the script
-    has no spaces.
-    """
-    whole = ""
-    for sentence in sentences:
-        is_spaced = whole[-1:].isspace() or sentence[:1].isspace()
-        is_inside = whole and not is_spaced and not _is_unspaced(whole, sentence)
-        if is_inside or _INITIAL_END.search(whole[-_LONGEST_INITIALS:]):
-            whole += sentence
-            continue
-        yield from _cut_unspaced(whole)
-        whole = sentence
-    yield from _cut_unspaced(whole)
-
-
-def _cut_before_openers(text: str, *, code: str) -> list[str]:
-    """Cut between sentences that have no mark between them."""
-    found = _OPENING_CUT[code].finditer(text) if code in _OPENING_CUT else ()
-    cuts = [0, *(each.start() for each in found), len(text)]
-    return [text[start:end] for start, end in itertools.pairwise(cuts)]
-
-
-def _cut_unspaced(text: str) -> list[str]:
-    ends = [found.end() for found in _UNSPACED_STOP.finditer(text) if found.end() < len(text)]
-    cuts = [0, *ends, len(text)]
-    return [text[start:end] for start, end in itertools.pairwise(cuts) if start < end]
-
-
-def _segment(line: str, *, code: str) -> Iterator[str]:
-    """Yield the sentences of a line; a longer one than `_LONGEST_WINDOW` is cut at a space.
-
-    The time of sentencex grows with the square of a line's length. It therefore gets a window of
-    the line, and the last sentence of a window is the beginning of the next one.
-    """
-    start = 0
-    while len(line) - start > _LONGEST_WINDOW:
-        window = line[start : start + _LONGEST_WINDOW]
-        sentences = _segment_window(window, code=code)[:-1]
-        if not sentences:
-            sentences = [window[: window.rfind(" ") + 1] or window]
-        yield from sentences
-        start += sum(map(len, sentences))
-    yield from _segment_window(line[start:], code=code)
-
-
-def _segment_window(line: str, *, code: str) -> list[str]:
-    try:
-        return list(sentencex.segment(code, line))
-    except BaseException as error:
-        # A panic in Rust code is a BaseException, and cannot be imported.
-        if type(error).__name__ != "PanicException":
-            raise
-        return [line]  # `cut_to_fit` cuts the line later if it is too long
-
-
-def _split_off_space(text: str) -> list[str]:
-    """Split off leading and trailing white space; return the parts that are not empty."""
-    core = text.strip()
-    if not core:
-        return [text] if text else []
-    start = text.index(core)
-    return [part for part in (text[:start], core, text[start + len(core) :]) if part]
-
-
-def halve(text: str, *, spans: Sequence[Span] = ()) -> list[str]:
-    """Cut a text of several characters into two halves, and white space between them if any.
-
-    The cut is after a clause that ends in the middle half of the text. Without such a clause, it is
-    at the white space closest to the middle, then after any clause, then between two characters.
-    The cut is inside a span only if there is no other place.
-
-    >>> halve("if it rains, we stay"), halve("one two three"), halve("abcd")
-    (['if it rains,', ' ', 'we stay'], ['one two', ' ', 'three'], ['ab', 'cd'])
-    """
-    starts, ends = [span.start for span in spans], [span.end for span in spans]
-
-    def cuts(places: Iterable[int]) -> list[int]:
-        return [
-            i
-            for i in places
-            if 0 < i < len(text) and bisect.bisect_left(starts, i) == bisect.bisect(ends, i)
-        ]
-
-    clauses = cuts(match.end() for match in _CLAUSE_END.finditer(text))
-    found = (
-        [i for i in clauses if len(text) <= 4 * i <= 3 * len(text)]
-        or cuts(match.start() for match in _SPACE.finditer(text))
-        or clauses
-        or cuts(match.end() for match in _CHARACTER.finditer(text))
-        or [len(text) // 2]
-    )
-    cut = min(found, key=lambda i: abs(2 * i - len(text)))
-    return [part for half in (text[:cut], text[cut:]) for part in _split_off_space(half)]
-
-
-def cut_to_fit(
-    texts: Sequence[Sequence[str]],
-    *,
-    fits: Callable[[list[str]], list[bool]],
-    spans_of: Callable[[str], Sequence[Span]] = lambda piece: (),
-    on_cut: Callable[[str, list[str]], None] = lambda piece, halves: None,
-) -> list[list[str]]:
-    """Halve pieces that are too long, until all pieces fit.
-
-    Args:
-      texts: The pieces of each text, and the white space between them.
-      fits: Returns for each piece whether it is short enough; called once per distinct piece. A
-        single character is never cut.
-      spans_of: Returns the spans of a piece, which should not be cut.
-      on_cut: Called with each piece that is cut, and its halves.
-
-    Returns:
-      For each text, its pieces and the white space between them; joined, they are the text.
-    """
-    halves: dict[str, list[str]] = {}  # the halves of each piece that does not fit
-    seen: set[str] = set()
-    new = distinct_pieces(part for parts in texts for part in parts)
-    while new:
-        seen.update(new)
-        found = {
-            piece: halve(piece, spans=spans_of(piece))
-            for piece, does_fit in zip(new, fits(new), strict=True)
-            if not does_fit and len(piece) > 1
-        }
-        halves.update(found)
-        for piece, parts in found.items():
-            on_cut(piece, parts)
-        pieces = distinct_pieces(part for parts in found.values() for part in parts)
-        new = [piece for piece in pieces if piece not in seen]
-
-    def expand(part: str) -> list[str]:
-        if part not in halves:
-            return [part]
-        return [smaller for half in halves[part] for smaller in expand(half)]
-
-    return [[part for whole in parts for part in expand(whole)] for parts in texts]
-
-
-def distinct_pieces(parts: Iterable[str]) -> list[str]:
-    """Return the distinct parts that are not white space, in order."""
-    return list(dict.fromkeys(part for part in parts if not part.isspace()))
-
-
-def join_translations(parts: Sequence[str], texts: Sequence[str]) -> str:
-    """Join the translations of the parts of a text.
-
-    If only the translation's script has spaces between words, a space is added between pieces,
-    except next to tags. If only the source's script has spaces, a single space between sentences is
-    removed.
-
-    Args:
-      parts: Sentences, and the white space between them.
-      texts: The translation of each part; white space is its own translation.
-
-    >>> join_translations(["Hi.", " ", "Bye."], ["你好。", " ", "再见。"])
-    '你好。再见。'
-    >>> join_translations(["你好。", "再见。"], ["Hello.", "Bye."])
-    'Hello. Bye.'
-    """
-    joined = ""
-    for i, (part, text) in enumerate(zip(parts, texts, strict=True)):
-        if i > 0 and joined and text:
-            is_unspaced = _is_unspaced(joined, text)
-            if (
-                _is_unspaced(parts[i - 1], part)
-                and not is_unspaced
-                and not (_OPENING_TAG.match(parts[i - 1]) or part.startswith("</"))
-                and not (joined[-1].isspace() or text[0].isspace())
-            ):
-                joined += " "
-            elif joined.endswith(" ") and parts[i - 1] == " " and i > 1:
-                is_needed = not (_UNSPACED.match(text[0]) and _UNSPACED.match(joined[-2:-1]))
-                if not is_needed and not _UNSPACED.match(parts[i - 2][-1]):
-                    joined = joined[:-1]
-        joined += text
-    return joined
-
-
-def _is_unspaced(before: str, after: str) -> bool:
-    """Return whether two adjacent texts meet in a script that has no spaces between words."""
-    return bool(_UNSPACED.match(before[-1]) or _UNSPACED.match(after[0]))
+    for each in shown:
+        end = start + len(each)
+        if each.isspace():
+            parts += tags.cut_around_spans(text[start:end], tags.spans_within(spans, start, end))
+        else:
+            parts.append(text[start:end])
+        start = end
+    return parts

@@ -23,7 +23,6 @@ from tt.pipelines.texts.drafts import Draft
 from tt.pipelines.texts.known import Memory
 from tt.pipelines.texts.languages import likely_language
 from tt.pipelines.texts.limits import PIECES, TAGS, WRONG_SOURCE, Limits
-from tt.pipelines.texts.occurrences import Kind
 from tt.pipelines.texts.options import COPY_TEXT, FLAG, LEAVE_OUT, TextOptions
 from tt.pipelines.texts.results import (
     COPIED,
@@ -40,6 +39,7 @@ from tt.pipelines.texts.results import (
     TranslatedText,
     TranslatedTexts,
 )
+from tt.pipelines.texts.segments import Kind
 
 
 @checked

@@ -25,7 +25,7 @@ from tt.pipelines.inference.transforms import TranslatorDoFn
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.runners.workers import are_elsewhere
 from tt.pipelines.texts.options import SENTENCES
-from tt.pipelines.texts.segments import split_sentences
+from tt.pipelines.texts.sentences import split_sentences
 from tt.pipelines.translate.inputs import FoundInput
 from tt.pipelines.translate.job_folder import (
     group_path,

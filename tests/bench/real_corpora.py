@@ -48,12 +48,17 @@ def read_newstest() -> tuple[list[str], list[list[str]]]:
     return names, [row for row in rows if row[2]]
 
 
+def train_model(lines: list[str], *, size: int, protect: bool = False) -> bytes:
+    """Train a SentencePiece model of both sides; with `protect`, it has tokens for placeholders."""
+    options = PreprocessOptions(
+        output="", vocabulary_size=size, sentencepiece_rule="nmt_nfkc", protect=protect
+    )
+    return train_vocabulary(distinct_lines(lines), options, file=SHARED_MODEL)
+
+
 def make_vocabulary(lines: list[str], *, size: int) -> Vocabulary:
     """Train a vocabulary of both sides."""
-    options = PreprocessOptions(
-        output="", vocabulary_size=size, sentencepiece_rule="nmt_nfkc", protect=False
-    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.spm"
-        path.write_bytes(train_vocabulary(distinct_lines(lines), options, file=SHARED_MODEL))
+        path.write_bytes(train_model(lines, size=size))
         return Vocabulary(path, _NORMALIZATION)

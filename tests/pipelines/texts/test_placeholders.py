@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tt.model.engines.translator import Hypothesis, Translation
 from tt.model.text.glossary import Glossary
 from tt.model.text.spans import Protection
-from tt.pipelines.texts.occurrences import Masked
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.placeholders import unmask
 from tt.pipelines.texts.results import TermCounts
+from tt.pipelines.texts.segments import Masked
 from tt.pipelines.texts.translating import translate_texts
 
 

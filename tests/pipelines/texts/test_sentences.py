@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 import sentencex
+from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt.pipelines.texts.segments import cut_to_fit, halve, join_translations, split_sentences
+from tt.pipelines.texts.options import TextOptions
+from tt.pipelines.texts.results import COPIED, EMPTY, OK, SPLIT
+from tt.pipelines.texts.sentences import halve, join_translations, split_sentences
+from tt.pipelines.texts.translating import translate_texts
 
 # Parts of texts, including some that are difficult for segmenters.
 STUFF = st.sampled_from(
@@ -102,33 +106,77 @@ def test_texts_are_cut_in_half_at_natural_boundaries(text, parts):
     assert halve(text) == parts
 
 
-@given(text=TEXTS, language=LANGUAGES, most=st.integers(1, 20))
-def test_pieces_fit_and_are_checked_once(text, language, most):
-    judged = []
-
-    def fits(pieces):
-        judged.extend(pieces)
-        return [len(piece) <= most for piece in pieces]
-
-    [parts, again] = cut_to_fit([split_sentences(text, language=language)] * 2, fits=fits)
-    assert "".join(parts) == text
-    assert parts == again
-    assert all(part.isspace() or len(part) <= most for part in parts)
-    assert len(judged) == len(set(judged))
-    if all(len(part) <= most for part in split_sentences(text, language=language)):
-        assert parts == split_sentences(text, language=language)
+@given(text=TEXTS, language=LANGUAGES.filter("xx".__ne__), most=st.integers(1, 20))
+def test_parts_of_long_sentences_fit_and_are_translated_once(text, language, most):
+    translator = Reverser()  # a character is a token
+    options = TextOptions(source_language=language, max_source_tokens=most + 2, texts="plain")
+    [found] = translate_texts([text], translator=translator, options=options).translations
+    parts = translator.translated
+    assert found.status in (OK, SPLIT, COPIED, EMPTY)
+    assert all(len(part) <= most for part in parts)
+    assert len(parts) == len(set(parts))
 
 
-def test_translations_replace_the_parts():
-    parts = [" ", "a", "\n\n", "b", "  ", "a", "\t"]
-    found = [" ", "AA", "\n\n", "", "  ", "AA", "\t"]
-    assert join_translations(parts, found) == " AA\n\n  AA\t"
-    assert join_translations(["aaa", "bbb"], ["x", "y"]) == "xy", "halves of one word"
-    chinese = ["你好。", "再见。"]
-    assert join_translations(chinese, ["Hi.", "Bye."]) == "Hi. Bye."
-    assert join_translations(chinese, ["はい。", "では。"]) == "はい。では。"
-    assert join_translations(chinese, ["", "Bye."]) == "Bye."
-    assert join_translations(["<b>", "你好。", "</b>"], ["<b>", "Hi.", "</b>"]) == "<b>Hi.</b>"
+@pytest.mark.parametrize(
+    ("parts", "translations", "joined"),
+    [
+        ([" ", "a", "\n\n", "b", "  ", "a", "\t"], [" ", "A", "\n\n", "", "  ", "B", "\t"],
+         " A\n\n  B\t"),
+        (["aaa", "bbb"], ["x", "y"], "xy"),  # halves of one word
+        (["你好。", "再见。"], ["Hi.", "Bye."], "Hi. Bye."),
+        (["你好。", "再见。"], ["はい。", "では。"], "はい。では。"),
+        (["你好。", "再见。"], ["", "Bye."], "Bye."),
+        (["<b>", "你好。", "</b>"], ["<b>", "Hi.", "</b>"], "<b>Hi.</b>"),
+        (["Hi.", " ", "Bye."], ["你好。", " ", "再见。"], "你好。再见。"),
+        (["यह है।", "वह है।"], ["It is.", "He is."], "It is. He is."),
+    ],
+)  # fmt: skip
+def test_translations_are_joined(parts, translations, joined):
+    assert join_translations(parts, translations) == joined
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("my", "သူလာသည်။ငါသွားသည်။", ["သူလာသည်။", "ငါသွားသည်။"]),
+        ("am", "ሰላም ነው። ደህና ነህ፧ እሺ።", ["ሰላም ነው።", "ደህና ነህ፧", "እሺ።"]),
+        ("am", "ሰላም ነው።ደህና", ["ሰላም ነው።", "ደህና"]),
+        ("ar", "هل أنت بخير؟ نعم. شكرا", ["هل أنت بخير؟", "نعم.", "شكرا"]),
+        ("ur", "یہ گھر ہے۔ وہ باغ ہے۔", ["یہ گھر ہے۔", "وہ باغ ہے۔"]),
+        ("hi", "यह है।वह है॥ ठीक", ["यह है।", "वह है॥", "ठीक"]),
+        ("km", "ខ្ញុំទៅ។អ្នកមក។ល។ ចប់៕", ["ខ្ញុំទៅ។", "អ្នកមក។ល។", "ចប់៕"]),
+        ("bo", "བོད་ཡིག །དེ་རིང་། ཡིན།", ["བོད་ཡིག །", "དེ་རིང་།", "ཡིན།"]),
+        ("hy", "Այո։ Ոչ։", ["Այո։", "Ոչ։"]),
+    ],
+)  # fmt: skip
+def test_stops_of_other_scripts(language, text, sentences):
+    assert pieces_of(text, language) == sentences
+
+
+STOPS = "။።፧؟۔।॥។།։。？.!?…;«'\"()—⸮᠃᱾꫰߹"
+
+
+@pytest.mark.parametrize(
+    "letters", ["မြန်မာ", "ሰላም", "نعم", "यह", "ខ្មែរ", "བོད་", "Այո", "你", "a", "A"]
+)
+def test_the_splitter_gets_few_characters_at_once(letters, monkeypatch):
+    """The time of the splitter grows with the square of the length that it gets at once."""
+    lengths = []
+    segment = sentencex.segment
+
+    def count(code, line):
+        lengths.append(len(line))
+        return segment(code, line)
+
+    monkeypatch.setattr(sentencex, "segment", count)
+    for stop in STOPS:
+        for space in ("", " "):
+            text = (f"{letters}{stop}{space}" * 20_000)[:20_000]
+            lengths.clear()
+            assert "".join(split_sentences(text, language="en")) == text
+            assert sum(lengths) < 3 * len(text)
+            assert max(lengths) <= 4000
+            assert stop not in "။።፧؟۔։" or sum(length > 1000 for length in lengths) < 6
 
 
 @pytest.mark.parametrize(
