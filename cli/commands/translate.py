@@ -57,43 +57,30 @@ def translate_command(
     """
     if sys.stdin is None or sys.stdout is None:
         raise UserError("stdin or stdout is closed. Redirect both, such as < test.en > test.de")
-    from tt.model.folders import default_cache
-    from tt.model.storage.files import read_bytes
     from tt.model.storage.stores import check_buckets
-    from tt.pipelines.runners.staging import stage_model
+    from tt.pipelines.inference.model_loading import ModelRequest, find_model
 
-    check_buckets([model, texts.glossary or ""])
-    folder = stage_model(model, cache=default_cache(), report=say)
+    check_buckets([texts.glossary or ""])
+    request = ModelRequest(model=model, decoding=decoding, engine=engine)
+    found = find_model(request, report=say)
     from tt.model.engines.loading import load_translator
     from tt.model.engines.translator import count_used_gpus
-    from tt.model.formats.model_folder import load_about
-    from tt.model.text.glossary import read_glossary
     from tt.pipelines.inference.lines import CHUNK, LineReport, OutputError, translate_lines
-    from tt.pipelines.inference.model_loading import check_model, choose_engine
     from tt.pipelines.inference.side_by_side import use_all_devices
-    from tt.pipelines.inference.text_model import TextModel
-    from tt.pipelines.texts.limits import Limits
+    from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 
-    about = load_about(folder)
-    data = about.data
-    engine = choose_engine(folder, engine)
-    for line in check_model(
-        folder, name=model, decoding=decoding, engine=engine, texts=texts, data=data
-    ):
+    engine, folder, data = found.chosen_engine, found.folder, found.data
+    assert folder is not None  # only a loader has no folder
+    for line in found.check(texts):
         say(f"tt: warning: {line}")
-    glossary = read_glossary(texts.glossary, read=read_bytes) if texts.glossary else None
+    glossary = NamedGlossary.of(texts.glossary)
     prepare_engine(folder, engine)
     translator = load_translator(str(folder), decoding=decoding, engine=engine)
     gpus = count_used_gpus(translator)
     if gpus > 1:
         translator = use_all_devices(translator)
     announce_terminal_input(sys.stdin)
-    text_model = TextModel(
-        translator=translator,
-        options=texts.for_model(data),
-        glossary=glossary,
-        limits=Limits.of(texts.name_languages(about)),
-    )
+    text_model = TextModel.of(translator, about=found.about, options=texts, glossary=glossary)
     report = LineReport()
     try:
         with watch(report, source=sys.stdin, output=sys.stdout, stream=sys.stderr):

@@ -1,8 +1,6 @@
 """Load a model in a pipeline, share it between threads, and translate texts with it.
 
-model_loading       find, check and load the model of a job
-models_for_workers  the loader for a job's workers, and the number of model copies
-model_sharing       one model per process for all steps
+model_loading       find, check and load the model of a job; one model per process, model copies
 side_by_side        divides one call of a model among all cores or GPUs
 text_model          a model with text options, a glossary and limits; several target languages
 lines               one translated line per source line

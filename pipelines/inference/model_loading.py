@@ -1,25 +1,40 @@
-"""The model of a job: the launcher finds and checks it, and each worker process loads it."""
+"""The model of a job: the launcher finds and checks it, and each worker process loads it once."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import functools
 import logging
-from collections.abc import Callable, Hashable
+import threading
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from tt.model.engines.loading import check_engine, load_translator
+from apache_beam.utils.shared import Shared
+
+from tt.model.engines.loading import check_engine, convert, load_translator
+from tt.model.engines.machine import calls_at_once, cores
 from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import UserError, checked, require
+from tt.model.errors import UserError, checked, counted, require
 from tt.model.folders import default_cache
 from tt.model.formats.foreign import is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
-from tt.model.formats.model_folder import is_ctranslate2, load_about, model_fingerprint
+from tt.model.formats.model_folder import (
+    is_ctranslate2,
+    load_about,
+    model_files,
+    model_fingerprint,
+)
 from tt.model.imports.hub import describe_license, is_non_commercial, parse_address
+from tt.model.storage.files import AT_ONCE, copy, make_folder
 from tt.model.storage.paths import is_local, normalize_path
 from tt.model.storage.stores import StorageOptions, check_buckets
 from tt.model.text.languages import are_different, read_language
 from tt.model.transformer.search_options import Decoding
+from tt.pipelines.runners.beam_options import has_direct_workers, local_workers
+from tt.pipelines.runners.staging import stage_model
+from tt.pipelines.runners.workers import are_elsewhere
 from tt.pipelines.texts.languages import describe_other_language, is_detectable
 from tt.pipelines.texts.limits import UNRELATED
 from tt.pipelines.texts.options import TextOptions
@@ -72,16 +87,40 @@ class FoundModel:
     """A model that `find_model` has found.
 
     Attributes:
+      given: The model in the request.
       folder: Model folder on this machine; None for a loader.
-      fingerprint: Digest of everything that the translations depend on.
-      engine: The engine and its options, in the form of a job's plan.
+      decoding: Options of the search.
+      chosen_engine: The engine that translates with a model folder.
       about: The model card.
     """
 
+    given: str | Loader
     folder: Path | None
-    fingerprint: str
-    engine: dict[str, Any]
+    decoding: Decoding
+    chosen_engine: Engine
     about: About = dataclasses.field(default_factory=About)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Digest of everything that the translations depend on; this reads all files.
+
+        Raises:
+          UserError: A file is damaged, or a loader has no fingerprint.
+        """
+        if self.folder is not None:
+            return model_fingerprint(self.folder)
+        assert not isinstance(self.given, str)
+        fingerprint = self.given.fingerprint or ""
+        message = "the loader in `model` needs an attribute for its fingerprint"
+        require(bool(fingerprint), message, fingerprint)
+        return fingerprint
+
+    @property
+    def engine(self) -> dict[str, Any]:
+        """The engine and its options, in the form of a job's plan."""
+        if self.folder is None:
+            return {"name": getattr(self.given, "name", "custom")}
+        return self.chosen_engine.as_json()
 
     @property
     def size(self) -> int:
@@ -102,160 +141,166 @@ class FoundModel:
             return {}
         return {"source": self.data.source_language, "target": self.data.target_language}
 
-    def check(self, *, name: str | Loader, **settings: Any) -> list[str]:
-        """Check that the model can translate, and return warnings; see `check_model`.
+    def check(
+        self,
+        texts: TextOptions,
+        *,
+        has_source: bool = True,
+        has_target: bool = True,
+        is_here: bool = True,
+    ) -> list[str]:
+        """Check that the engine can translate texts with the model, and return warnings.
 
         The model of a loader is not checked.
 
+        Args:
+          texts: Options for texts.
+          has_source: Whether all texts have the same source language; otherwise, each row names
+            one.
+          has_target: Whether all texts have the same target language; otherwise, each row names
+            one.
+          is_here: Whether this machine translates.
+
         Raises:
-          UserError: The model cannot translate with these settings.
+          UserError: The engine is not installed or does not fit the model, a length exceeds the
+            model's limit, or the model does not have the languages.
         """
         if self.folder is None:
             return []
-        warnings = check_model(self.folder, name=str(name), data=self.data, **settings)
+        data = self.data
+        check_engine(
+            self.folder,
+            decoding=self.decoding,
+            engine=self.chosen_engine,
+            max_source_tokens=texts.max_source_tokens,
+            is_here=is_here,
+        )
+        source, target = texts.source_language or data.source_language, texts.target_language
+        self._check_languages(source, target, has_source=has_source, has_target=has_target)
+        if UNRELATED in texts.flags:
+            require(
+                data.least_cosine is not None,
+                f"the flag {UNRELATED} needs a model whose dataset has an `--alignment-filter`, "
+                f"and {self.given} has none. Remove the flag",
+            )
+            check_alignment(
+                f"the flag {UNRELATED}",
+                source_language=source,
+                target_language=target or data.target_language,
+            )
+        if texts.on_wrong_language is not None and has_source:
+            require(
+                is_detectable(source),
+                "`on_wrong_language` needs a `source_language` that tt can detect. Set the "
+                "language, or remove `on_wrong_language`",
+                source or "none",
+            )
+        warnings = describe_other_language(texts.source_language, data=data)
         name_of_license = self.about.imported_from.get("license", "")
         if is_non_commercial(name_of_license):
-            warnings.append(f"{name}: {describe_license(name_of_license)}")
+            warnings.append(f"{self.given}: {describe_license(name_of_license)}")
         return warnings
 
-    def loader(
-        self, model: str | Loader, *, decoding: Decoding, engine: Engine, threads: int
-    ) -> Loader:
+    def _check_languages(
+        self, source: str, target: str, *, has_source: bool, has_target: bool
+    ) -> None:
+        foreign = open_foreign(self.folder) if self.folder and is_foreign(self.folder) else None
+        if foreign is not None:
+            foreign.check(
+                source=source, target=target, has_source=has_source, has_target=has_target
+            )
+        if foreign is None or not foreign.tokenization.has_source_language:
+            require(
+                has_source,
+                "`source_language_column` needs a model with several source languages, and this "
+                "model has only one. Remove the option",
+            )
+        if foreign is None or not foreign.tokenization.has_target_language:
+            require(
+                has_target,
+                "`target_language_column` needs a model with several target languages, and this "
+                "model has only one. Remove the option",
+            )
+            if target:
+                read_language(target, name="`target_language`")
+            own = self.data.target_language
+            require(
+                not are_different(target, own),
+                f"`target_language` is {target}, but the model translates only to {own}. Remove "
+                "the option, or choose another model",
+            )
+
+    def make_loader(self, *, threads: int, place: str = "", beam: Sequence[str] = ()) -> Loader:
         """Return the loader of this model for workers, which may have another working directory.
 
+        For CTranslate2 and with a `place`, this method converts the model, so that workers do not
+        need TensorFlow. Workers on other machines get a copy of a model from the hub of Hugging
+        Face.
+
         Args:
-          model: The model that the user gave.
-          decoding: Options of the search.
-          engine: The engine that translates.
           threads: Number of threads per translation; see `load_translator`.
+          place: Folder for a converted model if the workers are on other machines. Workers on this
+            machine use the cache.
+          beam: Options of Apache Beam.
+
+        Raises:
+          UserError: The model cannot be converted, or the cache cannot be written.
         """
-        if not isinstance(model, str):
-            return model
+        if self.folder is None or not isinstance(self.given, str):
+            assert not isinstance(self.given, str)
+            return self.given
+        folder = str(self.folder.absolute()) if is_local(self.given) else self.given
+        fingerprint, is_elsewhere = self.fingerprint, are_elsewhere(beam)
+        is_ready = is_ctranslate2(self.folder) and not (parse_address(self.given) and is_elsewhere)
+        if place and self.chosen_engine.name == "ctranslate2" and not is_ready:
+            converted = convert(self.folder)
+            folder = _put(converted, place=place) if is_elsewhere else str(converted)
+            fingerprint = model_fingerprint(converted)
         return ModelLoader(
-            folder=str(self.folder.absolute()) if self.folder and is_local(model) else model,
-            decoding=decoding,
-            engine=engine,
+            folder=folder,
+            decoding=self.decoding,
+            engine=self.chosen_engine,
             threads=threads,
-            fingerprint=self.fingerprint,
+            fingerprint=fingerprint,
         )
 
 
-def find_model(
-    model: str | Loader, *, engine: Engine, report: Callable[[str], object]
-) -> FoundModel:
-    """Find a model, and copy a remote model to the cache.
+def _put(folder: Path, *, place: str) -> str:
+    """Copy a model to a folder on any file system, and return that folder."""
+    make_folder(place)
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        list(
+            pool.map(
+                lambda name: copy(f"{folder}/{name}", f"{place}/{name}", temporary_folder=place),
+                model_files(folder),
+            )
+        )
+    return place
+
+
+def find_model(request: ModelRequest, *, report: Callable[[str], object]) -> FoundModel:
+    """Find the model of a request, and copy a remote model to the cache.
 
     Args:
-      model: Model folder, run folder or CTranslate2 export, here or on an object store;
-        or a loader.
-      engine: The engine that translates with a model folder.
+      request: The model and its options.
       report: Receives a message if a model is copied.
 
     Raises:
-      UserError: The model is missing or cannot be read, or a loader has no fingerprint.
+      UserError: The model is missing or cannot be read, or the engine cannot translate with it.
     """
-    if not isinstance(model, str):
-        fingerprint = model.fingerprint or ""
-        require(
-            bool(fingerprint),
-            "the loader in `model` needs an attribute for its fingerprint",
-            fingerprint,
-        )
-        engine_name = {"name": getattr(model, "name", "custom")}
-        return FoundModel(folder=None, fingerprint=fingerprint, engine=engine_name)
-    from tt.pipelines.runners.staging import stage_model  # imports Beam, which takes seconds
-
-    check_buckets([model])
-    folder = stage_model(model, cache=default_cache(), report=report)
-    return FoundModel(
-        folder=folder,
-        fingerprint=model_fingerprint(folder),
-        engine=choose_engine(folder, engine).as_json(),
-        about=load_about(folder),
-    )
-
-
-def choose_engine(folder: Path | None, engine: Engine) -> Engine:
-    """Return the engine with its name, which follows from the folder if the user gave no name."""
+    given = request.model
+    folder = None
+    if isinstance(given, str):
+        check_buckets([given])
+        folder = stage_model(given, cache=default_cache(), report=report)
     is_export = folder is not None and is_ctranslate2(folder)
-    return engine.for_model(is_ctranslate2=is_export)
-
-
-def check_model(
-    folder: Path,
-    *,
-    name: str,
-    decoding: Decoding,
-    engine: Engine,
-    texts: TextOptions,
-    data: TrainingData,
-    has_source: bool = True,
-    has_target: bool = True,
-    is_here: bool = True,
-) -> list[str]:
-    """Check that an engine can translate texts with a model, and return warnings.
-
-    Args:
-      folder: Model folder, run folder or CTranslate2 export.
-      name: Name of the model that the user gave.
-      decoding: Options of the search.
-      engine: The engine that translates.
-      texts: Options for texts.
-      data: The model's training data.
-      has_source: Whether all texts have the same source language; otherwise, each row names one.
-      has_target: Whether all texts have the same target language; otherwise, each row names one.
-      is_here: Whether this machine translates.
-
-    Raises:
-      UserError: The engine is not installed or does not fit the model, a length exceeds the model's
-        limit, or the model does not have the languages.
-    """
-    longest = texts.max_source_tokens
-    check_engine(
-        folder, decoding=decoding, engine=engine, max_source_tokens=longest, is_here=is_here
+    return FoundModel(
+        given=given,
+        folder=folder,
+        decoding=request.decoding,
+        chosen_engine=request.engine.for_model(is_ctranslate2=is_export),
+        about=About() if folder is None else load_about(folder),
     )
-    source, target = texts.source_language or data.source_language, texts.target_language
-    foreign = open_foreign(folder) if is_foreign(folder) else None
-    if foreign is not None:
-        foreign.check(source=source, target=target, has_source=has_source, has_target=has_target)
-    if foreign is None or not foreign.tokenization.has_source_language:
-        require(
-            has_source,
-            "`source_language_column` needs a model with several source languages, and this model "
-            "has only one. Remove the option",
-        )
-    if foreign is None or not foreign.tokenization.has_target_language:
-        require(
-            has_target,
-            "`target_language_column` needs a model with several target languages, and this model "
-            "has only one. Remove the option",
-        )
-        if target:
-            read_language(target, name="`target_language`")
-        require(
-            not are_different(target, data.target_language),
-            f"`target_language` is {target}, but the model translates only to "
-            f"{data.target_language}. Remove the option, or choose another model",
-        )
-    if UNRELATED in texts.flags:
-        require(
-            data.least_cosine is not None,
-            f"the flag {UNRELATED} needs a model whose dataset has an `--alignment-filter`, and "
-            f"{name} has none. Remove the flag",
-        )
-        check_alignment(
-            f"the flag {UNRELATED}",
-            source_language=source or "",
-            target_language=target or data.target_language,
-        )
-    if texts.on_wrong_language is not None and has_source:
-        require(
-            is_detectable(source or ""),
-            "`on_wrong_language` needs a `source_language` that tt can detect. Set the language, "
-            "or remove `on_wrong_language`",
-            source or "none",
-        )
-    return describe_other_language(texts.source_language, data=data)
 
 
 @checked
@@ -302,22 +347,17 @@ class ModelLoader:
         files = [(str(path), path.stat()) for path in folder.rglob("*") if path.is_file()]
         return tuple(sorted((name, each.st_size, each.st_mtime_ns) for name, each in files))
 
-    def describe(self, texts: TextOptions) -> tuple[About, list[str]]:
-        """Return the model card, and warnings about options that do not fit the model.
+    def describe(self, texts: TextOptions) -> About:
+        """Return the model card, and log warnings about options that do not fit the model.
 
         Raises:
-          UserError: The model cannot translate with these options; see `check_model`.
+          UserError: The model cannot translate with these options; see `FoundModel.check`.
         """
-        folder = self._stage()
-        about = load_about(folder)
-        return about, check_model(
-            folder,
-            name=self.folder,
-            decoding=self.decoding,
-            engine=self.engine,
-            texts=texts,
-            data=about.data,
-        )
+        request = ModelRequest(model=self.folder, decoding=self.decoding, engine=self.engine)
+        found = find_model(request, report=_LOGGER.info)
+        for line in found.check(texts):
+            _warn_once(line)
+        return found.about
 
     def __call__(self) -> Translator:
         """Load the model.
@@ -343,6 +383,104 @@ class ModelLoader:
         )
 
     def _stage(self) -> Path:
-        from tt.pipelines.runners.staging import stage_model
-
         return stage_model(self.folder, cache=default_cache(), report=_LOGGER.info)
+
+
+@functools.cache  # once per process, not once per thread
+def _warn_once(line: str) -> None:
+    _LOGGER.warning(line)
+
+
+_lock = threading.Lock()
+
+
+class SharedTranslator:
+    """A translator that all steps of a process share if their loaders are equal.
+
+    Args:
+      load: Function that creates the translator. It must pickle.
+    """
+
+    def __init__(self, load: Callable[[], Translator]) -> None:
+        self._load = load
+        try:
+            self._shared = _share(load)
+        except TypeError:  # the loader is not hashable
+            self._shared = Shared()
+
+    def acquire(self) -> Translator:
+        """Return the translator of this process, and load it if it is not yet loaded.
+
+        A model folder whose files have changed is loaded again.
+        """
+        # Only a `ModelLoader` can tell whether the model has changed. The lock also covers
+        # `find_state`, because that copies a remote model.
+        with _lock:
+            state = self._load.find_state() if isinstance(self._load, ModelLoader) else None
+            found: Translator = self._shared.acquire(self._load, tag=state)
+        return found
+
+
+@functools.lru_cache(maxsize=64)
+def _share(load: Callable[[], Translator]) -> Shared:
+    """Return the same handle for equal loaders; a process loads one model per handle."""
+    return Shared()
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCopies:
+    """How a job divides a machine between parallel translations."""
+
+    copies: int | None  # parallel translations; None if the runner decides
+    threads: int  # threads per translation
+    gpus: int = 0  # GPUs, each of which translates one unit at a time; 0 uses the cores
+
+    def describe(self) -> str:
+        """Return a line for the user.
+
+        >>> ModelCopies(2, 1).describe()
+        'Translating 2 units in parallel, with 1 thread each'
+        """
+        if self.copies is None:
+            return "Translating in the workers that the runner starts"
+        on = f"with {counted(self.threads, 'thread')} each"
+        if self.gpus:
+            on = f"on {counted(min(self.copies, self.gpus), 'GPU')}"
+        return f"Translating {counted(self.copies, 'unit')} in parallel, {on}"
+
+
+def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:
+    """Decide how many translations run in parallel on this machine, with how many threads each.
+
+    By default, each GPU has two units: it translates one of them, while a core prepares the other.
+    Without a GPU, each core runs one translation with one thread, because two translations with one
+    thread each are faster than one with two threads. If Beam's options contain a number of workers,
+    that is the number of copies. Runners on other machines decide how many workers to start.
+    Dataflow starts one process per core, so a translation there has one thread.
+
+    Args:
+      copies: Number of copies that the user asks for, or None.
+      beam_arguments: Options of Apache Beam.
+      gpus: Number of GPUs.
+
+    Raises:
+      UserError: `copies` contradicts Beam's options, or exceeds the number of cores.
+    """
+    require(copies is None or copies >= 1, "`copies` must be at least 1", copies)
+    if not has_direct_workers(beam_arguments):
+        require(
+            copies is None,
+            f"`copies` works only with a direct runner. Received: {copies}. Remove the "
+            "option, and set the runner's own option for the number of workers",
+        )
+        return ModelCopies(None, 1)
+    workers = local_workers(beam_arguments)
+    require(
+        workers is None or copies in (None, workers),
+        f"`copies` is {copies}, but Beam's options ask for {workers} workers. Remove either option",
+    )
+    asked = workers or copies or 0
+    name = "--direct_num_workers" if copies is None else "`copies`"
+    require(asked <= cores(), f"{name} must be at most {cores()}, this machine's cores", asked)
+    found = asked or 2 * gpus or cores()
+    return ModelCopies(found, calls_at_once(found), gpus=gpus)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from tt.model.engines.translator import Languages, Translator, Work
 from tt.model.errors import UserError
@@ -14,24 +14,11 @@ from tt.model.storage import paths
 from tt.model.storage.files import read_bytes
 from tt.model.text.glossary import Glossary, read_glossary
 from tt.model.text.languages import find_language
-from tt.pipelines.inference.model_loading import ModelLoader
 from tt.pipelines.texts.known import Memory
 from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.results import FAILED, NULL, TermCounts, TranslatedText, TranslatedTexts
 from tt.pipelines.texts.translating import find_sentences, translate_texts
-
-_LOGGER = logging.getLogger(__name__)
-_logged: set[str] = set()  # the warnings that this process has already logged
-
-
-def load_glossary(path: str) -> Glossary:
-    """Read a glossary from this machine or an object store.
-
-    Raises:
-      UserError: The file is missing or is not a glossary.
-    """
-    return read_glossary(path, read=lambda name: read_bytes(paths.normalize_path(name)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +42,8 @@ class NamedGlossary:
         """
         if path is None:
             return None
-        named = cls(paths.normalize_path(path), load_glossary(path).digest)
+        path = paths.normalize_path(path)
+        named = cls(path, read_glossary(path, read=read_bytes).digest)
         named.read()  # caches the terms for workers in this process
         return named
 
@@ -71,7 +59,7 @@ class NamedGlossary:
 
 @functools.lru_cache(maxsize=8)
 def _read_same(path: str, digest: str) -> Glossary:
-    glossary = load_glossary(path)
+    glossary = read_glossary(path, read=read_bytes)
     if glossary.digest != digest:
         raise UserError(
             f"the file `glossary` {path} on this worker differs from the file that the job started "
@@ -138,24 +126,16 @@ class TextModel:
 
     def find_sentences(self, texts: Sequence[bytes | None]) -> set[str]:
         """Return the sentences of texts; see `find_sentences`."""
-        return find_sentences(
-            texts,
-            translator=self.translator,
-            options=self.options,
-            glossary=self.glossary,
-            memory=self.memory,
-        )
+        return find_sentences(texts, **self._settings)
 
     def translate(self, texts: Sequence[str | bytes | None]) -> TranslatedTexts:
         """Translate texts; see `translate_texts`."""
-        return translate_texts(
-            texts,
-            translator=self.translator,
-            options=self.options,
-            glossary=self.glossary,
-            limits=self.limits,
-            memory=self.memory,
-        )
+        return translate_texts(texts, limits=self.limits, **self._settings)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        names = ("translator", "options", "glossary", "memory")
+        return {name: getattr(self, name) for name in names}
 
 
 def translate_by_language(
@@ -174,7 +154,10 @@ def translate_by_language(
       Exception: An error that no text has caused; see `translate_texts`.
     """
     made: dict[int, TranslatedText] = {}
-    sums: list[TranslatedTexts] = []
+    sums: dict[str, Any] = {
+        "texts": 0, "distinct_texts": 0, "source_characters": 0, "work": Work(),
+        "terms": TermCounts(), "remembered_texts": 0, "learned": (),
+    }  # fmt: skip
     places_of: dict[Languages, list[int]] = {}
     for place, code in enumerate(codes):
         places_of.setdefault(code, []).append(place)
@@ -188,34 +171,5 @@ def translate_by_language(
         else:
             found = own.translate([cells[i] for i in places])
             made |= zip(places, found.translations, strict=True)
-            sums.append(found)
-    return TranslatedTexts(
-        translations=[made[i] for i in range(len(cells))],
-        texts=sum(each.texts for each in sums),
-        distinct_texts=sum(each.distinct_texts for each in sums),
-        source_characters=sum(each.source_characters for each in sums),
-        work=sum((each.work for each in sums), Work()),
-        terms=sum((each.terms for each in sums), TermCounts()),
-        remembered_texts=sum(each.remembered_texts for each in sums),
-        learned=tuple(learned for each in sums for learned in each.learned),
-    )
-
-
-def describe_model(load: Callable[[], Translator], *, options: TextOptions) -> About:
-    """Return the model card, and log warnings about options that do not fit the model.
-
-    Args:
-      load: The loader of the model; only a `ModelLoader` has a model card.
-      options: Options for texts.
-
-    Raises:
-      UserError: The model cannot translate with these options; see `check_model`.
-    """
-    if not isinstance(load, ModelLoader):
-        return About()
-    about, warnings = load.describe(options)
-    for line in warnings:
-        if line not in _logged:  # log each warning once per process, not once per thread
-            _logged.add(line)
-            _LOGGER.warning(line)
-    return about
+            sums = {name: total + getattr(found, name) for name, total in sums.items()}
+    return TranslatedTexts(translations=[made[i] for i in range(len(cells))], **sums)

@@ -20,9 +20,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from tt.model.engines.translator import Translator
 from tt.model.errors import checked
-from tt.pipelines.inference.model_sharing import SharedTranslator
+from tt.model.formats.model_card import About
+from tt.pipelines.inference.model_loading import ModelLoader, SharedTranslator
 from tt.pipelines.inference.rows import OpenRow, Row, RowFields, translated_type
-from tt.pipelines.inference.text_model import NamedGlossary, TextModel, describe_model
+from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.texts.limits import FLAGS
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.results import FAILED, STATUSES, TranslatedText
@@ -155,7 +156,8 @@ class TextsDoFn(TranslatorDoFn):
     def setup(self) -> None:
         """Load the model, unless another step of this process has already loaded it."""
         super().setup()
-        about = describe_model(self._load, options=self._options)
+        load = self._load
+        about = load.describe(self._options) if isinstance(load, ModelLoader) else About()
         self.model = TextModel.of(
             self.translator, about=about, options=self._options, glossary=self._glossary
         )

@@ -6,10 +6,13 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
-from tt.model.engines.translator import Translator
 from tt.model.errors import checked, require
-from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
-from tt.pipelines.inference.model_sharing import SharedTranslator
+from tt.pipelines.inference.model_loading import (
+    FoundModel,
+    ModelRequest,
+    SharedTranslator,
+    find_model,
+)
 from tt.pipelines.inference.side_by_side import use_all_devices
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.runners import dataflow
@@ -88,21 +91,15 @@ class StreamRequest(ModelRequest):
         )
         plan_stream = plan_topics if isinstance(options.source, KafkaTopic) else plan_subscription
         plan: StreamPlan = plan_stream(options, form=form)
-        model = find_model(self.model, engine=self.engine, report=report)
+        model = find_model(self, report=report)
         if self.is_elsewhere:
             arguments = connectors.with_hints(
                 arguments, model_bytes=lambda: model.size, accelerator=self.accelerator
             )
         notices += plan.notices
-        notices += model.check(
-            name=self.model,
-            decoding=self.decoding,
-            engine=self.engine,
-            texts=options.texts,
-            is_here=not are_elsewhere(self.beam),
-        )
+        notices += model.check(options.texts, is_here=not are_elsewhere(self.beam))
         return StreamJob(
-            request=dataclasses.replace(self, engine=choose_engine(model.folder, self.engine)),
+            request=dataclasses.replace(self, engine=model.chosen_engine),
             arguments=tuple(arguments),
             plan=plan,
             lines=plan.lines,
@@ -142,7 +139,7 @@ class StreamJob:
         options = self.request.options
         with publishing(self.metrics, options, report=report):
             model = TextModel.of(
-                use_all_devices(SharedTranslator(self._loader()).acquire()),
+                use_all_devices(SharedTranslator(self.model.make_loader(threads=1)).acquire()),
                 about=self.model.about,
                 options=options.texts,
                 glossary=self.glossary,
@@ -175,19 +172,10 @@ class StreamJob:
         with with_own_wheel(self.arguments) as arguments:
             pipeline = make_pipeline(arguments, detach=detach)
             translate = TranslateMessages(
-                load_translator=self._loader(),
+                load_translator=self.model.make_loader(threads=1),
                 form=self.plan.outputs.form,
                 options=options.texts,
                 max_batch=options.max_batch,
             )
             connectors.build(pipeline, plan=self.plan, translate=translate)
             run_pipeline(pipeline, report, detach=detach)
-
-    def _loader(self) -> Callable[[], Translator]:
-        request = self.request
-        return self.model.loader(
-            request.model,
-            decoding=request.decoding,
-            engine=request.engine,
-            threads=1,  # per call; `use_all_devices` makes one call per core or GPU
-        )

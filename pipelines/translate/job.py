@@ -27,8 +27,13 @@ from tt.model.inspection.blocks import Facts
 from tt.model.storage.files import delete
 from tt.model.storage.paths import JOB_FOLDER, is_local, normalize_path
 from tt.model.storage.stores import check_buckets
-from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, choose_engine, find_model
-from tt.pipelines.inference.models_for_workers import ModelCopies, make_loader, plan_copies
+from tt.pipelines.inference.model_loading import (
+    FoundModel,
+    ModelCopies,
+    ModelRequest,
+    find_model,
+    plan_copies,
+)
 from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import output_error
 from tt.pipelines.jobs.progress import Progress
@@ -132,14 +137,13 @@ class TranslateRequest(ModelRequest):
         if remote := [path for each in places.values() for path in each if not is_local(path)]:
             report(f"Checking {', '.join(remote)}")
             check_buckets(remote)
-        model = find_model(self.model, engine=self.engine, report=report)
+        model = find_model(self, report=report)
         lake = open_output(options)
         output = normalize_path(options.output) if lake is None else lake.location
         check_place(options, output=output)
         check_memory(options.memory, input_paths=options.input, output=output)
         if found is None:
             found = inputs.inspect_input(options, has_n_best=self.decoding.n_best > 1, output=lake)
-        engine = choose_engine(model.folder, self.engine)
         texts = options.texts.for_model(model.data)
         glossary = NamedGlossary.of(texts.glossary)
         limits = Limits.of(options.texts.name_languages(model.about))
@@ -158,7 +162,7 @@ class TranslateRequest(ModelRequest):
         if options.corpus is not None:
             table = dataclasses.replace(table, choice=choose_texts(found.text_columns))
         job = TranslateJob(
-            request=dataclasses.replace(self, engine=engine),
+            request=dataclasses.replace(self, engine=model.chosen_engine),
             output=output,
             found=found,
             model=model,
@@ -322,10 +326,7 @@ class TranslateJob(FolderState):
         notices = job_folder.compare_versions(self.plan) if self.has_plan else []
         request, data = self.request, self.model.data
         notices += self.model.check(
-            name=request.model,
-            decoding=request.decoding,
-            engine=request.engine,
-            texts=request.options.texts,
+            request.options.texts,
             has_source=request.options.source_language_column is None,
             has_target=request.options.target_language_column is None,
             is_here=not are_elsewhere(request.beam),
@@ -446,14 +447,10 @@ class TranslateJob(FolderState):
         hints = dataflow.translating_hints(
             request.beam, model_bytes=lambda: self.model.size, accelerator=request.accelerator
         )
-        load_translator = make_loader(
-            request.model,
-            found=self.model,
-            decoding=request.decoding,
-            engine=request.engine,
+        load_translator = self.model.make_loader(
             threads=self.copies.threads,
             place=job_folder.model_place(self.output, plan_digest=digest),
-            beam_arguments=request.beam,
+            beam=request.beam,
         )
         add_steps(
             pipeline,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tt.model.errors import DiskFullError, require
 from tt.model.storage.listing import exists
-from tt.pipelines.inference.model_loading import choose_engine, find_model
+from tt.pipelines.inference.model_loading import find_model
 from tt.pipelines.runners.failures import explain, find_user_error
 from tt.pipelines.streams.metrics import Metrics, StreamMetrics, describe, publishing
 from tt.pipelines.tables.finding import FoundFile, with_identity
@@ -58,9 +58,7 @@ class Watch:
         Raises:
           UserError: The model is missing, or its engine does not support it.
         """
-        request = self.request
-        model = find_model(request.model, engine=request.engine, report=report)
-        choose_engine(model.folder, request.engine)
+        find_model(self.request, report=report)
 
     def describe(self) -> str:
         """Return the status line."""

@@ -20,7 +20,7 @@ from models import write_model
 from tt.model.dataset.manifest import DatasetManifest
 from tt.model.engines.translator import Engine
 from tt.model.formats.exports import export_ctranslate2
-from tt.pipelines.inference.model_loading import find_model
+from tt.pipelines.inference.model_loading import ModelRequest, find_model
 from tt.pipelines.preprocess.options import PreprocessOptions
 
 
@@ -265,8 +265,8 @@ def test_translate_batch_loads_an_export_for_ctranslate2(with_model, capsys):
     found = pq.read_table("translated/input-00000-of-00001.parquet")
     assert found["translation_status"].to_pylist() == ["ok", "ok"]
     size = sum(path.stat().st_size for path in (with_model / "exported").iterdir())
-    engine = Engine(name="ctranslate2")
-    assert find_model("exported", engine=engine, report=print).size == size
+    wanted = ModelRequest(model="exported", engine=Engine(name="ctranslate2"))
+    assert find_model(wanted, report=print).size == size
 
 
 def test_errors_of_translate_batch(with_model, capsys):

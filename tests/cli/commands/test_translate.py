@@ -149,13 +149,12 @@ def test_errors_of_translate(tmp_path, monkeypatch, capsys, arguments, message):
 
 def stand_in_for_a_model(monkeypatch, load):
     """Let `tt translate` load its translator with `load`, and skip the checks of the folder."""
-    monkeypatch.setattr(
-        "tt.pipelines.runners.staging.stage_model", lambda model, **options: Path(model)
-    )
+    names = "tt.pipelines.inference.model_loading"
+    monkeypatch.setattr(f"{names}.stage_model", lambda model, **options: Path(model))
     monkeypatch.setattr(loading, "load_translator", load)
     monkeypatch.setattr("tt.cli.commands.translate.prepare_engine", lambda *_: None)
-    monkeypatch.setattr("tt.pipelines.inference.model_loading.check_engine", lambda *_, **__: None)
-    monkeypatch.setattr("tt.model.formats.model_folder.load_about", lambda *_: About())
+    monkeypatch.setattr(f"{names}.check_engine", lambda *_, **__: None)
+    monkeypatch.setattr(f"{names}.load_about", lambda *_: About())
 
 
 def test_each_flag_reaches_the_translator(monkeypatch, capfdbinary):

@@ -15,8 +15,7 @@ from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.model.formats.model_folder import model_fingerprint
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import ModelLoader
-from tt.pipelines.inference.models_for_workers import ModelCopies, plan_copies
+from tt.pipelines.inference.model_loading import ModelCopies, ModelLoader, plan_copies
 
 TEXTS = model_texts(3)
 
