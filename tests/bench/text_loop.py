@@ -9,6 +9,7 @@ them, and the numbers of rows with another status than "ok" and with flags.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import json
 import multiprocessing
@@ -233,6 +234,7 @@ class Loop:
 def main() -> None:
     """Answer requests until the input ends."""
     loop = Loop(json.loads(Path(sys.argv[1]).read_text("utf-8")))
+    gc.freeze()  # as jobs do after loading
     for line in sys.stdin:
         print(json.dumps(loop.measure(**json.loads(line))), flush=True)
 
