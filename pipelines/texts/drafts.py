@@ -154,4 +154,6 @@ def _is_structure(numbered: tuple[int, Segment]) -> bool:
 def _best(attribute: Segment) -> str:
     if attribute.hypotheses:
         return attribute.hypotheses[0].text
-    return attribute.text if attribute.kept is None else attribute.kept
+    if attribute.kept is not None:
+        return attribute.kept
+    return replace_spans(attribute.text, attribute.spans)
