@@ -204,7 +204,7 @@ class _Reader:
         # A translated text is no longer the label of the definition, so the end names the label.
         written = f"][{link['id']}]" if kind in ("Collapsed", "Shortcut") else ""
         values: tuple[tuple[int, int], ...] = ()
-        before = _BEFORE_TITLE.match(self._text, start, end) if kind == "Inline" else None
+        before = _BEFORE_TITLE.match(self._text, start, end)
         if before and link["title"].strip():
             last = before.end() + len(self._text[before.end() : end - 1].rstrip(_SPACE)) - 1
             values = ((before.end(), last),) if "\n" not in self._text[before.end() : last] else ()

@@ -69,7 +69,10 @@ def marks_of(text, name):
         ("One\n| a | b |\n|---|---|\n| c | d |", ["One", "a", "b", "c", "d"]),
         ("> <div>\n> One\n>\n> <p>two <b\n> x>three</b>", ["One", "two <b\n> x>three</b>"]),
         ("[Ann]: Hello\n\n> [Bob]: Hi\n\n[c]: /u", ["[Ann]: Hello", "[Bob]: Hi"]),
-        ("# One *two*\t\n\n---\n- ***\n  three", ["One *two*", "three"]),
+        ("- One\n  ***\n  two", ["One", "two"]),
+        ("See <https://u.org>", ["See <https://u.org>"]),
+        ("| a dog |", ["| a dog |"]),
+        ("> One <p>\n> two", ["One", "two"]),
     ],
 )  # fmt: skip
 def test_segments_of_markdown(text, segments):
@@ -105,6 +108,9 @@ def test_segments_of_markdown(text, segments):
         ("a ![b *c*](u) d", [("OPEN", "!["), ("OPEN", "*"), ("CLOSE", "*"), ("CLOSE", "](u)")]),
         ("a <https://u.org> <x@y.org>", [("CODE", "<https://u.org>"), ("CODE", "<x@y.org>")]),
         ("~5 to 6~, 7~8~9", []),
+        ("# a *b*\t", [("OPEN", "*"), ("CLOSE", "*")]),
+        (r"a \\_b", [("CODE", r"\\")]),
+        ("> a <b\n> c='d'>e</b>", [("OPEN", "<b\n> c='d'>"), ("CLOSE", "</b>")]),
         ("> [Über\n> uns][] [über uns]\n\n[über uns]: /é", [
             ("OPEN", "["), ("SPACE", "\n> "), ("CLOSE", "][]"), ("OPEN", "["), ("CLOSE", "]")]),
         ("\\[a\\] é \\_*b\\**", [
@@ -132,6 +138,7 @@ def test_marks_of_markdown(text, marks):
         ("<p class='a notranslate'>One</p>Two", ["Two"]),
         ("<p data-x='a > b'>One</p>", ["One"]),
         ("One <!-- two", ["One"]),
+        ("<img alt='a b'> One <img alt='c d'>", ["a b", "One", "c d"]),
     ],
 )  # fmt: skip
 def test_segments_of_html(text, segments):
@@ -151,7 +158,9 @@ def test_segments_of_html(text, segments):
         ("a &lt;a href=&quot;u&quot;&gt;b&lt;/a&gt;&lt;br/&gt; &lt; c &gt; &lt;x&gt;", [
             ("OPEN", "&lt;a href=&quot;u&quot;&gt;"), ("CLOSE", "&lt;/a&gt;"),
             ("VOID", "&lt;br/&gt;"), ("CODE", "&lt;x&gt;")]),
-        ("<p>a\n   b\nc\r\nd", [("SPACE", "\n   ")]),
+        ("<p>a\n   b\nc\r\nd  \ne", [("SPACE", "\n   "), ("SPACE", "  \n")]),
+        ("a&nbsp;b&#160;c&#xA0;d &lt;b&gt;", [
+            ("SPACE", "&nbsp;"), ("SPACE", "&#160;"), ("SPACE", "&#xA0;"), ("CODE", "&lt;b&gt;")]),
     ],
 )  # fmt: skip
 def test_marks_of_html(text, marks):
@@ -233,6 +242,22 @@ def test_segments_and_marks_are_in_order_and_disjoint(text, name):
             assert content == content.strip() != ""
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a [b](u 'c d') ![e](<f g> \"h\") [i](u (j) )", ["c d", "h", "j"]),
+        ("a [b](u 'c\nd') [e](u ' ') [f]('g') [h](i'j')", []),
+        ("> a [b](u\n> 'c d'\n> )", ["c d"]),
+        ("a [b] [c][b]\n\n[b]: /u 'c d'", []),
+        ("a <img alt='b\nc' title='d e'> f", ["d e"]),
+    ],
+)
+def test_attributes_of_markdown(text, values):
+    [segment] = FORMATS[MARKDOWN].find_segments(text)
+    found = [text[slice(*value)] for mark in segment.marks for value in mark.attributes]
+    assert found == values
+
+
 def test_only_formats_with_marks_decode_entities():
     decoded = {name: each.decode("a &amp; b", [], is_attribute=False)[0] for name, each in
                FORMATS.items()}  # fmt: skip
@@ -242,7 +267,7 @@ def test_only_formats_with_marks_decode_entities():
 @pytest.mark.parametrize(
     ("text", "name", "pairs"),
     [
-        ("a <b>b <i>c</b> d</i> <b>e</b>", HTML, [("<b>", "</b>"), ("<b>", "</b>")]),
+        ("a<br>\nb <b>b <i>c</b> d</i> <b>e</b>", HTML, [("<b>", "</b>"), ("<b>", "</b>")]),
         ("&lt;b&gt;a&lt;/b&gt; &lt;i&gt;", HTML, [("&lt;b&gt;", "&lt;/b&gt;")]),
         ("**a *b*** [c](u)", MARKDOWN, [("**", "**"), ("*", "*"), ("[", "](u)")]),
     ],
