@@ -216,7 +216,7 @@ types: $(DEVELOPMENT) | $(LINKS)
 # Generates the command pages from the options of the commands, and builds the site in .cache/site. Only
 # the installation needs the network.
 docs: $(DOCS) | $(LINKS)
-	$(BIN)/python tests/support/reference_pages.py docs/reference/commands
+	$(BIN)/python tests/support/reference_pages.py docs/reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Opens the site in Chromium, to test its search, its dark mode and its layout on a phone.

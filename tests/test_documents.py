@@ -24,7 +24,7 @@ from documents import (
     prose_of,
     tt_commands_of,
 )
-from reference_pages import command_page
+from reference_pages import command_page, spans_page
 
 from tt.cli.main import load_command
 from tt.cli.shared_options import COMMANDS
@@ -239,6 +239,11 @@ def test_the_page_of_each_command_is_generated_from_its_options():
         if (GENERATED / f"{name}.md").read_text("utf-8") != command_page(name)
     ]
     assert not old, f"run `make docs`, and commit docs/reference/commands: {old}"
+
+
+def test_the_page_of_spans_is_generated_from_the_table():
+    page = ROOT / "docs/reference/spans.md"
+    assert page.read_text("utf-8") == spans_page(), f"run `make docs`, and commit {page.name}"
 
 
 # Facts in the documents that the code defines.

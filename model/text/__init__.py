@@ -6,6 +6,7 @@ vocabulary           conversion of texts to token ids and back, and counts of un
 languages            language codes and scripts
 scores               BLEU and chrF
 glossary             terms and their translations
-spans                protected text: URLs, tags, variables, prices
+spans                kinds of protected text, such as URLs, tags and prices; values
+patterns             parts of the patterns of spans, and checks of users' patterns
 tokenization         the tokens that foreign models expect
 """

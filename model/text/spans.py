@@ -1,7 +1,7 @@
-"""Protected spans: URLs, tags, variables, code, prices, long numbers, emoji and user patterns.
+"""Protected spans: the parts of a text that no model should translate.
 
-A translation must contain the spans of its source unchanged. A model can get a span as a
-placeholder, which is a single token.
+`KINDS` lists the kinds of spans. A translation must contain the spans of its source unchanged. A
+model can get a span as a placeholder, which is a single token.
 """
 
 from __future__ import annotations
@@ -9,13 +9,42 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import regex
 
 from tt.model.errors import UserError, checked
+from tt.model.text.patterns import (
+    CODES,
+    CURRENCY,
+    DECIMAL,
+    DOMAINS,
+    DUNDERS,
+    END,
+    EXTENSIONS,
+    FOLDER,
+    GAP,
+    ID,
+    LABELS,
+    LETTER,
+    NAME,
+    NOT_WITHIN,
+    NUMBER,
+    PICTURE,
+    PICTURES,
+    SHORT_UNIT,
+    START,
+    TAG,
+    UNIT,
+    URL_REST,
+    WORD,
+    describe_bad_pattern,
+    find_matches,
+    json_pattern,
+)
 
 # Placeholders replace the spans of a text in their order. Text that looks like a placeholder is
 # protected as a span, so it cannot be confused with one.
@@ -23,93 +52,268 @@ BRACKET = "⟦"
 PLACEHOLDERS = tuple(f"{BRACKET}{number}⟧" for number in range(1, 9))
 PLACEHOLDER = re.compile(rf"{BRACKET}\d+⟧")  # also matches numbers above 8
 
-_CODE = r"```.+?```|``[^\n]+?``|`[^`\n]+`"
-# A tag has attributes with "=", or at most one other word: "if a <b then c> d" contains no tag.
-_TAG = (
-    r"</?[A-Za-z][\w:.-]*(?:\s+[^<>\s=]+)?\s*/?>|<[A-Za-z][\w:.-]*\s[^<>=]*=[^<>]*>"
-    r"|<[!?][A-Za-z\[-][^<>]*>"
-)
-_ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6});"
+# Classes of kinds. Markup accompanies words and is not a word. Kinds of symbols are spans only in a
+# translation, and only if the vocabulary lacks the symbol.
+TEXT, MARKUP, SYMBOL = "text", "markup", "symbol"
 
-# A URL ends before white space, quotation marks, letters of scripts without spaces, and punctuation
-# of the sentence around it. A URL contains parentheses only in pairs.
-_URL_END = r"\s<>\"`“”„«»()\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\u3000-\u303f\uff00-\uffef"
-_IN_BRACKETS = rf"\([^{_URL_END}]*+\)"
-_URL_REST = rf"(?:{_IN_BRACKETS}|[^{_URL_END}])*(?:{_IN_BRACKETS}|[^{_URL_END}.,;:!?…'’\]}}*_])"
-_DOMAIN = r"(?<![\w.@-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}"
-_URL = (
-    rf"(?<![A-Za-z])(?:[a-z][a-z0-9+.-]{{1,15}}://|www\.|mailto:|tel:\+?(?=[0-9])){_URL_REST}"
-    rf"|{_DOMAIN}(?:com|org|net|edu|gov|info|io|dev|[a-z]{{2}}(?=/))(?:/{_URL_REST})?(?![\w@-])"
-)
-_MAIL = r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
-
-_VARIABLE = (
-    r"\$?\{\{[^{}\n]{0,64}\}\}|[$\#]?\{[^{}\n]{0,64}\}"  # {{x}}, {x}, ${x}, #{x}
-    r"|\$[A-Za-z_]\w*"  # $VAR
-    r"|%\(\w+\)[-+\#0]*[0-9]*(?:\.[0-9]+)?[sdifuxXeEgGcr]"  # %(name)s
-    r"|(?<![0-9%])%(?:[0-9]{1,2}\$)?[-+\#0]*[0-9]*(?:\.[0-9]+)?(?:hh?|ll?|[zjtLq])?[sdifuxXeEgGcp@]"
-    r"(?!\p{L})"  # %s, %5.2f, %1$s
-    r"|(?<![0-9%])%[0-9]{1,2}(?![\w%])|(?<![0-9%])%[A-Z_]{2,}%"  # %1, %PATH%
-    r"|(?<![\w:]):[a-z][\w+-]{0,63}:(?![\w:])"  # :name:
-)
-
-_NUMBER = r"[0-9]{1,30}(?:[.,:/'’\u00a0\u202f-][0-9]{1,30}){0,9}"
-_CURRENCY = r"(?:\p{Sc}|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|RUB|AUD|CAD)(?![A-Za-z]))"
-_UNIT = (
-    r"(?:%(?!\()|[‰°′″]|°[CF]|℃|℉|k?m/[hs]|(?:[kcmµμnd]?m|[kmµμ]?g|[cdm][lL])[²³]?|mph|[kMG]W|kWh"
-    r"|[km]V|mA|m?Ah|[kMGT]?Hz|dB|[hkM]?Pa|mbar|psi|[kKMGTP]i?B|[kMG]?bit(?:/s)?|[kMG]bps|px|pt"
-    r"|dpi|fps|rpm|kcal|kJ|kN|Nm|lbs?|oz|ft|min|[mµμn]s|h)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
-)
-# Units that look like words must follow the number directly, or not precede a word.
-_SHORT_UNIT = r"(?:[lLWVJN]|ha|mi)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
-_LETTER = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}_"  # spaced scripts
-_NOT_WITHIN = rf"(?<![{_LETTER}0-9.,])"
-_GAP = r"[ \u00a0\u202f]?"
-# The number of a product or an order: SKU-4711, A4-2024/B, AB1234.
-_ITEM = (
-    r"(?:(?=[0-9_/-]{0,20}[A-Z])(?=[A-Z_/-]{0,20}[0-9])"
-    r"[A-Z0-9]{1,20}+(?:[-_/][A-Z0-9]{1,20}+){1,5}+|[A-Z]{1,6}[0-9]{3,})"
-)
-_FIGURE = (
-    r"\+[0-9](?:[ ()./-]{0,2}[0-9]){6,14}(?![0-9])"  # +34 600 123 456
-    # (030) 123 45 67
-    rf"|{_NOT_WITHIN}(?<!-)\(?[0-9]{{2,5}}\)?(?:[ /-][0-9]{{2,5}}){{2,5}}"
-    rf"(?![{_LETTER}0-9-]|[.,][0-9])"
-    rf"|{_CURRENCY}{_GAP}{_NUMBER}(?:{_GAP}(?:[kKMB]|bn|mn)(?!\w))?"  # $5.20, EUR 10 M
-    rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}{_GAP}(?:{_CURRENCY}(?![\w{{])|{_UNIT})"  # 5 km/h, 20 €, -3 °C
-    rf"|{_NOT_WITHIN}[-−+]?{_NUMBER}(?:{_SHORT_UNIT}|{_GAP}{_SHORT_UNIT}(?!\s*\w))"  # 5l, 10 W
-    rf"|{_NOT_WITHIN}(?<!-){_ITEM}(?![{_LETTER}0-9]|-[{_LETTER}0-9])"
-    # 12345, 1,234.50, 2024-11-22
-    rf"|{_NOT_WITHIN}(?<![0-9][:/'’\u00a0\u202f-])[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){{4,}}+(?![{_LETTER}])"
-)
-
-_PICTURE = r"\p{Extended_Pictographic}[\p{Emoji_Modifier}\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f]*"
-_EMOJI = rf"(?:{_PICTURE}(?:\u200d{_PICTURE})*|\p{{RI}}\p{{RI}}|[0-9\#*]\ufe0f?\u20e3)+"
-
-_ALTERNATIVES = (  # in order of precedence, each with its group in `_GROUPS`
-    (f"(?P<markup>{_TAG}|{_EMOJI})|{PLACEHOLDER.pattern}|{_CODE}|{_ENTITY}", "sign"),
-    (_URL, "url"),
-    (f"{_MAIL}|{_VARIABLE}", "sign"),
-    (rf"(?=[-−+(0-9\p{{Sc}}A-Z])(?:{_FIGURE})", "figure"),
-)
-# A group can only match in texts that match its pattern here. Skipping groups saves time: a search
-# for all groups takes five times as long as a search for figures.
+# The kinds of a group are searched only in texts that match its first pattern, and only at the
+# characters that match its second pattern. The kinds of tokens contain no white space, so they are
+# searched only in the tokens that match. A search for all kinds at all characters takes ten times
+# as long.
+TOKEN = "token"
+_DOT = r"\.[^\s!-/:-@\[-^`{-~]"  # before a letter, a digit or "_"
 _GROUPS = {
-    "sign": re.compile("[<`&@{$%#©®\u203c-\U0010ffff]|:[a-z]"),
-    "url": re.compile(r":/|www\.|mailto:|tel:|[a-z0-9]\.[a-z]"),
-    "figure": re.compile("[0-9]"),
+    "sign": (rf"[`&{{$%*\[\\{BRACKET}]|<[%|<?]|#\w|:[a-z]|<[A-Za-z]+_", r"[<`&{$%*\[\\⟦#@:]"),
+    MARKUP: (f"[<{PICTURES}]|[:;]['()|DP-]", r"[<:;\p{Extended_Pictographic}\p{RI}0-9\#*]"),
+    TOKEN: (
+        rf"[_/\\+=#@^]|-[->]|[a-z][A-Z]|\(\)|::|{_DOT}|[A-Za-z]:[A-Za-z0-9?]"
+        r"|[A-Za-z][0-9]|[0-9][A-Fa-fx:]|(?<!\S)-[A-Za-z](?!\S)",
+        rf"[{WORD}#/.~?@+\\-]",
+    ),
+    "figure": ("[0-9]", r"[-−+±(0-9\p{Sc}A-Z§]"),
+    SYMBOL: ("", ""),
 }
-
-# This pattern matches every text with a span, and few other texts, so most texts need no search.
-# Digits cover all figures, and a dot between letters covers domains. RE2 can parse the pattern.
+# These patterns match every text with a span, and few other texts, so most texts need no search.
+# RE2 can parse the first one. The second one is the fastest for `re`: it begins with a single set.
+_ALWAYS = rf"<`&{{$%*\[\\{BRACKET}#@/_+=^0-9{PICTURES}"
 MAYBE_SPAN = (
-    "[<{`@&%$#⟦0-9\u00a9\u00ae\u203c\u2049\u20e3\u2122\u2139\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff"
-    "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]|:[a-z]|:/|www\\.|[a-z0-9]\\.[a-z]"
+    rf"[{_ALWAYS}]|{_DOT}|:[a-z'()|DP:?-]|;['()|DP-]|\(\)|-[->]|[a-z][A-Z]"
+    r"|(?:^|\s)-[A-Za-z](?:\s|$)"
 )
-_MAYBE_SPAN = re.compile(MAYBE_SPAN)
-_LONGEST_SEARCH = 30  # seconds that a user's pattern may take for a text
-_MATCHES_NOTHING = "matches an empty string"
-_PROBE_SECONDS, _PROBE_LENGTH, _MOST_PROBES = 2, 200, 64  # limits for `describe_bad_pattern`
+_MAYBE_SPAN = re.compile(
+    rf"[{_ALWAYS}.:;(A-Z-](?:(?<=[{_ALWAYS}])|(?<={_DOT[:2]}){_DOT[2:]}|(?<=:)[a-z'()|DP:?-]"
+    r"|(?<=;)['()|DP-]|(?<=\()\)|(?<=-)[->]|(?<=[a-z][A-Z])|(?<=(?<!\S)-)[A-Za-z](?!\S))"
+)
+
+
+class Kind(NamedTuple):
+    """A kind of spans.
+
+    Attributes:
+      name: The name in the documentation.
+      group: A key of `_GROUPS`.
+      pattern: The pattern, in linear time. If several kinds match at a place, the first one wins.
+      examples: Spans of this kind.
+      others: Similar texts without spans.
+    """
+
+    name: str
+    group: str
+    pattern: str
+    examples: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def category(self) -> str:
+        """The class: TEXT, MARKUP or SYMBOL."""
+        return self.group if self.group in (MARKUP, SYMBOL) else TEXT
+
+
+KINDS = (
+    Kind("JSON and XML payloads", "sign",
+        r'(?=\{\s*+"[^"\n]*+"\s*+:|\[\s*+(?:\{\s*+"|"[^"\n]*+"\s*+,))'
+        + json_pattern(4)
+        + r"|<(?P<element>[A-Za-z]+_[A-Za-z_]+)>[^<>]*+</(?P=element)>",
+        ('{"name": "get_weather", "at": [1, {"x": null}]}', '<tool_call>{"a": "b c"}</tool_call>'),
+        ('He said ["no"]',)),
+    Kind("placeholders of `tt`", "sign", PLACEHOLDER.pattern, ("⟦1⟧",)),
+    Kind("code in backquotes", "sign",
+        r"```.+?```|``[^\n]+?``|`[^`\n]+`",
+        ("`ls -l. Now`", "``a `b` c``", "```\nx\n```")),
+    Kind("entities", "sign",
+        r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6});",
+        ("&amp;", "&#39;", "&#x27;"),
+        ("AT&T; R&D",)),
+    Kind("tokens of chats, and marks of footnotes", "sign",
+        r"<\|[^|<>\s]{1,64}+\|>|<</?[A-Z][A-Z_]{1,40}+>>"
+        r"|\[/?(?:INST|SYS|CLS|SEP|MASK|PAD|UNK|BOS|EOS|[A-Z]{2,20}(?:_[A-Z]{2,20}){1,5})\]"
+        r"|\[\^?[0-9]{1,3}(?:(?:, ?|[–-])[0-9]{1,3}){0,9}\]",
+        ("<|im_start|>", "[INST]", "[/INST]", "<<SYS>>", "[TOOL_CALLS]", "[1, 2]"),
+        ("[LAUGHTER]", "[SIC]")),
+    Kind("placeholders of templates", "sign",
+        r"\$\{[A-Z_]{1,64}+\}/[\w./-]*\w|[$\#%@]?(?:\{[^{}\n]{0,64}\}|\{\{[^{}\n]{0,64}\}\}"
+        r"|\{\{\{[^{}\n]{0,64}\}\}\})"
+        r"|<%[^%\n]{0,200}+%>|<\?=[^<>\n]{0,200}+>"
+        r"|\[\[[^\[\]\n]{1,64}+\]\]|\*\|[A-Z][A-Z0-9_:]{0,64}+\|\*"
+        rf"|\#\#?[A-Za-z_][{NAME}-]{{0,40}}+\#\#?",
+        ("{name}", "{{count}}", "${x}", "%{n}", "<%= name %>", "[[name]]", "*|FNAME|*", "#NAME#")),
+    Kind("formulas", "sign",
+        rf"(?<![{WORD}$\\])\$(?:[A-Za-z][^$\s]{{0,63}}+"
+        rf"|(?=[^$\n]{{0,200}}[\\^_=+])(?!\s)[^$\n]{{1,200}}+)(?<!\s)\$(?![{WORD}$])"
+        r"|\$\$[^$]{1,2000}+\$\$|\\\([^\n\\()]{1,200}+\\\)"
+        r"|\\[ux][0-9a-fA-F]{2,6}+|\\[nrt](?![a-z])|\\[A-Za-z]{2,20}+(?:\{[^{}\n]{0,64}+\}){0,4}",
+        ("$x$", "$a^2 + b^2$", "$$E = mc^2$$", r"\(x + y\)", r"\alpha", r"\textbf{x}")),
+    Kind("variables", "sign",
+        rf"\${ID}(?:->{ID}|\[['{NAME}]+\])*|\$\({ID}\)"  # $VAR, $user->name, $(x)
+        rf"|%\({ID}\)[-+\#0]*[0-9]*(?:\.[0-9]+)?[sdifuxXeEgGcr]"  # %(name)s
+        r"|(?<![0-9%])%(?:[0-9]{1,2}\$)?[-+\#0]*[0-9]*(?:\.[0-9]+)?(?:hh?|ll?|[zjtLq])?"
+        rf"[sdifuxXeEgGcp@YmHMSBbAajyZ](?![{LETTER}])"  # %s, %5.2f, %1$s, %Y
+        rf"|(?<![0-9%])%[0-9]{{1,2}}(?![{WORD}%])"  # %1
+        rf"|(?<![0-9%])%{{1,2}}[A-Za-z_]{{2,40}}+%{{1,2}}"  # %PATH%
+        rf"|(?<![{WORD}:]):[a-z][{NAME}+-]{{0,63}}:(?![{WORD}:])",  # :name:
+        ("%s", "%1$s", "%5.2f", "%(n)s", "%1", "%PATH%", "$HOME", "$user->name", ":smile:"),
+        ("50%discount is not a format", "He said: why?")),
+    Kind("tags", MARKUP, TAG, ("<b>", '<a href="x.html">', "</p>", "<br/>", "<!-- x -->"),
+        ("a <b then c> d",)),
+    Kind("emoji", MARKUP,
+        rf"(?:{PICTURE}(?:\u200d{PICTURE})*|\p{{RI}}\p{{RI}}|[0-9\#*]\ufe0f?\u20e3)+",
+        ("😀👍🏽", "👨‍👩‍👧", "🇩🇪", "❤️")),
+    Kind("emoticons", MARKUP,
+        r"(?<!\S)(?::'?-?[()|DP]|;-?\))(?!\S)",
+        (":-)", ";)", ":("),
+        ("(see: this)", "so:)")),
+    Kind("URLs", TOKEN,
+        r"(?<![A-Za-z])(?i:[a-z][a-z0-9+.-]{1,15}+://|www\.|mailto:|tel:\+?(?=[0-9])|urn:[a-z]+:"
+        rf"|data:[a-z]+/[a-z0-9.+-]+[;,]|doi:|arxiv:|magnet:\?){URL_REST}|(?<![{WORD}:/.])//"
+        rf"(?=[{NAME}-]+[./][{NAME}-]){URL_REST}|{START}10\.[0-9]{{4,9}}/{URL_REST}",
+        ("https://example.com/a?b=c", "HTTPS://EXAMPLE.COM/A", "www.example.org", "//host/path",
+         "mailto:me@example.com", "data:image/png;base64,iVBORw0KGgo=", "doi:10.1000/182"),
+        ("and//or", "He said: // nothing")),
+    Kind("mail addresses", TOKEN,
+        rf"(?<![{WORD}.+-])[{WORD}.+-]{{1,64}}@[{WORD}-]{{1,63}}(?:\.[{WORD}-]{{1,63}})+",
+        ("me@example.com", "a.b+c@d.co.uk")),
+    Kind("hosts", TOKEN,
+        rf"(?:(?<![{WORD}.@-]){LABELS}(?:(?:{DOMAINS})|[a-z]{{2}}(?=[:/][{WORD}]))"
+        rf"|(?<![{WORD}.@-])(?:[\p{{Lu}}0-9-]{{2,63}}+\.){{1,8}}(?:COM|ORG|NET|EDU|GOV|INFO|DE|UK)"
+        rf"|{START}localhost)(?::[0-9]{{2,5}}+)?(?:[/?]{URL_REST}|/)?(?![{WORD}@-])",
+        ("example.com", "exämple.de", "EXAMPLE.COM", "bit.ly/x1", "localhost:8080", "a.io:80/x"),
+        ("The end.Then it was over e.g. here.", "u.a. in z.B. Rom")),
+    Kind("names of accounts", TOKEN,
+        rf"(?<![{WORD}@./+-])@[{LETTER}][{WORD}-]{{0,62}}+(?:[./@][{WORD}-]{{1,63}}+){{0,4}}",
+        ("@name", "@types/node", "@ann@example.social")),
+    Kind("topics, colors and numbers after a hash sign", TOKEN,
+        rf"(?<![{WORD}&\#/])\#[{WORD}]{{1,100}}+",
+        ("#tag", "#4711", "#1e90ff", "#fff"),
+        ("C # D", "# Title")),
+    Kind("file names and paths", TOKEN,
+        rf"(?<![{WORD}./\\~-])(?:(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\])?"
+        rf"(?:[{WORD}.@-]{{1,99}}+[/\\]){{0,30}}+"
+        rf"[{WORD}-]{{1,99}}(?:\.[{WORD}-]{{1,40}}){{0,4}}\.(?i:{EXTENSIONS}){END}"
+        rf"|(?<![{WORD}/.~])(?:~|\.{{1,2}})/[{NAME}.@/-]*[{NAME}]/?"  # ~/notes
+        rf"|(?<![{WORD}/.~<])/[A-Za-z_][{NAME}.-]*+(?:/[{NAME}.*@+-]++)++/?(?<![.,])"  # /usr/bin
+        rf"|{START}(?:src|usr|etc|var|bin|lib|home|docs?|app|build|dist|opt|tmp|api)"
+        rf"(?:/[{NAME}.-]{{0,99}}[{NAME}]){{1,20}}"
+        rf"|{START}(?:[A-Za-z]:|(?<!\\)\\)\\(?:{FOLDER}(?: {FOLDER}){{0,3}}+\\){{0,30}}"
+        rf"[{NAME}.$%-]{{0,99}}[{NAME}]"  # C:\Program Files\x
+        rf"|{START}[A-Za-z][{NAME}-]*+(?:(?:\\[A-Z][{NAME}-]*+)+|(?:\\[A-Za-z][{NAME}-]*+){{2,}})"
+        rf"|(?<![{WORD}.])\.(?:[a-z]{{0,12}}(?:rc|ignore|env|config|profile)|{EXTENSIONS}){END}",
+        ("/usr/bin/env", "~/notes", "./run", "../a/b.c", "src/main/java", r"C:\Users\ann",
+         "file.txt", "Node.js", r"C:\Program Files\x.exe", r"\\server\share", "README.md",
+         ".gitignore"),
+        ("and/or", "his/her/their dogs", "AC/DC")),
+    Kind("identifiers of programs", TOKEN,
+        rf"{START}(?:_*+[A-Za-z0-9]++(?:_++[A-Za-z0-9]++)++_*+|__(?:{DUNDERS})__)(?:\(\))?{END}"
+        # getUserName; "bhF" and the others begin Irish and Zulu words
+        rf"|(?<![{WORD}-])(?:(?!bhF|isi[A-Z]|ama[A-Z]|kwa[A-Z])[a-z]{{2,30}}+[0-9]{{0,9}}+"
+        r"(?:[A-Z][a-z0-9]{1,30}+|[A-Z]{2,9}+){1,9}+|(?:[A-Z][a-z0-9]{1,30}+){3,9}+)(?:\(\))?"
+        rf"(?![{WORD}-])|{START}{ID}(?:(?:\.{ID}){{0,20}}\(\)|(?:(?:::|->){ID})++(?:\(\))?)"
+        rf"|{START}[a-z_][{NAME}]++(?:\.[a-z_][{NAME}]++){{2,}}+{END}"
+        rf"|{START}(?:C\+\+|[CF]\#)(?![{WORD}+\#])|(?<![{WORD}.])\.NET{END}"
+        rf"|{START}[A-Za-z]{{1,9}}\^\{{?-?[A-Za-z0-9]{{1,4}}\}}?{END}"
+        rf"|(?<![{WORD}-])[a-z]{{1,6}}[0-9]{{2,5}}{END}",
+        ("snake_case", "__init__", "MAX_LENGTH", "camelCase", "getUserName", "PascalCaseName",
+         "run()", "std::move", "os.path.join", "a->b", "C++", ".NET", "x^2", "sha256"),
+        ("YouTube, iPhone, eBay, McDonald and GmbH", "state-of-the-art", "__bold__")),
+    Kind("options, assignments, keys and media types", TOKEN,
+        rf"(?<![{WORD}-])(?:--[a-z][{NAME}-]*+(?:=[!-~]{{1,99}}(?<![.,;:!?)]))?"
+        r"|(?<!\S)-[A-Za-z](?!\S))"
+        rf"|(?<![{WORD}=<>!?&./-])(?:{ID}\?|\?)?{ID}[<>~!=]?="
+        rf"[{NAME}%/\"'\[-][{NAME}%./:\"'\]+=&-]*+"
+        r"(?<![.:=&])(?!\p{No})"
+        rf"|{START}(?:Ctrl|Alt|Shift|Cmd|Win|Fn|UTC|GMT)(?:\+[A-Za-z0-9]{{1,9}}){{1,4}}"
+        rf"|{START}(?:text/(?:html|plain|css|csv|xml)|image/(?:png|jpeg|gif|webp)"
+        r"|application/[a-z0-9.+-]+[a-z0-9])",
+        ("--verbose", "--limit=5", "-v", "a=b", "?a=1&b=2", "x>=3.8", "Ctrl+C", "text/html"),
+        ("a = b", "well - no -- yes")),
+    Kind("data in base 64, and keys of services", TOKEN,
+        r"(?<![A-Za-z0-9+/=_-])(?:(?=[A-Za-z+/]*+[0-9])(?=[A-Z0-9+/]*+[a-z])(?=[a-z0-9+/]*+[A-Z])"
+        rf"(?:[A-Za-z0-9]{{20,}}+|[A-Za-z0-9+/]{{40,}}+)|[A-Za-z0-9+/]{{10,}}+={{1,2}}"
+        r"|(?=[A-Z]*+[0-9])[A-Z0-9]{16,}+|[a-z]{2,5}[_-](?=[A-Za-z]*+[0-9])[A-Za-z0-9]{12,}+)"
+        rf"(?![{WORD}=/+])",
+        ("SGVsbG8gV29ybGQh1234", "aGVsbG8gYm95cw==", "sk-abc123DEF456")),
+    Kind("digests and numbers in base 16", TOKEN,
+        rf"{START}(?:[0-9a-fA-F]{{8}}-(?:[0-9a-fA-F]{{4}}-){{3}}[0-9a-fA-F]{{12}}"
+        rf"|eyJ[{NAME}-]{{4,}}+\.[{NAME}-]++(?:\.[{NAME}-]*+)?"
+        r"|(?=[a-f]*+[0-9])(?=[0-9]*+[a-f])[0-9a-f]{7,128}+"
+        r"|(?=[A-F]*+[0-9])(?=[0-9]*+[A-F])[0-9A-F]{7,128}+|0[xX][0-9a-fA-F]{1,64}+"
+        r"|U\+[0-9A-Fa-f]{4,6}+|(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}"
+        rf"|(?:[0-9a-f]{{1,4}}:){{1,6}}(?::[0-9a-f]{{1,4}}){{1,6}}|(?:[0-9a-f]{{1,4}}:){{7}}"
+        rf"[0-9a-f]{{1,4}}){END}",
+        ("550e8400-e29b-41d4-a716-446655440000", "3f786850e387550f", "9fceb02", "0xFF", "U+2192",
+         "00:1A:2B:3C:4D:5E", "2001:db8::1", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.sig")),
+    Kind("versions", TOKEN,
+        rf"{NOT_WITHIN}(?:[vV]?[0-9]{{1,9}}+(?:\.[0-9]{{1,9}}+){{2,8}}|v[0-9]{{1,4}}+"
+        r"(?:\.[0-9]{1,9}+){0,8})(?:[-.+]?(?:alpha|beta|rc|dev|pre|post|SNAPSHOT)"
+        rf"(?:[.-]?[0-9]{{1,9}})?)?(?:/[0-9]{{1,3}}|:[0-9]{{2,5}})?(?![{WORD}]|[.,/-][0-9])",
+        ("1.2.3", "v1.12", "v2", "2.0.0-beta", "10.0.0.1-rc1", "192.168.0.1")),
+    Kind("dates with times", TOKEN,
+        rf"{NOT_WITHIN}[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}})?"
+        rf"(?:[.,][0-9]{{1,9}})?(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?{END}",
+        ("2024-01-01T10:00:00Z",)),
+    Kind("phone numbers and accounts", "figure",
+        r"\+[0-9](?:[ ()./-]{0,2}[0-9]){6,14}(?![0-9])"
+        rf"|{NOT_WITHIN}(?:\([0-9]{{2,5}}\)|[0-9]{{2,5}})(?:[ /-][0-9]{{2,5}}){{2,5}}"
+        rf"(?![{WORD}-]|[.,][0-9])"
+        rf"|{START}[A-Z]{{2}}[0-9]{{2}}(?: ?[A-Z0-9]{{4}}){{3,7}}(?: ?[0-9]{{1,3}})?{END}",
+        ("+34 600 123 456", "(030) 123 45 67", "555-123-4567", "DE89 3704 0044 0532 0130 00")),
+    Kind("sizes", "figure",
+        rf"{NOT_WITHIN}{DECIMAL}(?:(?:[x×]| [x×] ){DECIMAL}){{1,3}}(?:{GAP}{UNIT})?"
+        rf"(?![{WORD}^]|[.,/][0-9])",
+        ("12x40", "3.5 × 4 cm", "1920×1080"),
+        ("10000x",)),
+    Kind("prices", "figure",
+        rf"{CURRENCY}{GAP}{NUMBER}(?:{GAP}(?:[kKMB]|bn|mn)(?![{WORD}]))?"
+        rf"|{NOT_WITHIN}[-−+]?{NUMBER}{GAP}{CURRENCY}(?![{WORD}{{])",
+        ("$5.20", "20 €", "USD 10", "EUR 10 M")),
+    Kind("measurements", "figure",
+        rf"{NOT_WITHIN}[-−+±]?{NUMBER}{GAP}{UNIT}"
+        rf"|{NOT_WITHIN}[-−+±]?{NUMBER}(?:{SHORT_UNIT}|{GAP}{SHORT_UNIT}(?!\s*\w))",
+        ("5 km/h", "-3 °C", "50 %", "3l", "15-20 kg"),
+        ("1 mi amigo, 3 ha ha, 10 W street, 5 l of it", "20 minutes later")),
+    Kind("codes", "figure",
+        rf"{NOT_WITHIN}(?<!-)(?:(?=[0-9_/-]{{0,20}}[A-Z])(?=[A-Z_/-]{{0,20}}[0-9])"
+        r"[A-Z0-9]{1,20}+(?:[-_/][A-Z0-9]{1,20}+){1,5}+|[A-Z]{1,6}[0-9]{3,}+"
+        r"|[A-Z]{2,6}[0-9]{1,2}+|[A-Z]{1,4}[0-9]{1,4}[A-Z]{1,4}[0-9]{0,4})"
+        rf"(?![{WORD}]|-[{WORD}])|{NOT_WITHIN}§{{1,2}}{GAP}[0-9]{{1,5}}[a-z]?{END}",
+        ("LM-204", "OR-2024-118/B", "AB12345", "CO2", "H2O", "B2B", "§ 5"),
+        ("A4, USB-C, T-shirts", "12345xy")),
+    Kind("signs and powers", "figure",
+        rf"(?<![^\s(\[„“\"'\p{{Han}}])(?<![0-9]\s)[-−±+]{DECIMAL}(?![{WORD}:/-]|[.,][0-9])"
+        rf"|{NOT_WITHIN}{DECIMAL}(?:[eE][+-]?[0-9]{{1,4}}|(?:[x×·]10)?\^\{{?-?[0-9]{{1,4}}\}}?){END}",
+        ("-5", "−5", "±5", "+5", "1e5", "10^6"),
+        ("1990 -1995, 3-4",)),
+    Kind("numbers with five digits or more", "figure",
+        rf"{NOT_WITHIN}(?<![0-9][:/'’\u00a0\u202f-])[0-9](?:[.,:/'’\u00a0\u202f-]?[0-9]){{4,}}+"
+        rf"(?![{LETTER}])",
+        ("12345", "1,234,567", "2024-11-22", "12\u202f345"),
+        ("In 2010, 2011 and 2012", "100; the 1990s; 19:30; page 3 of 5; 3.14; 1/2")),
+    Kind("fractions, powers and numerals", SYMBOL,
+        r"(?<![0-9])[0-9]{1,9}+[¼-¾⅐-⅞]|[\p{Latin}\p{Greek}0-9]{1,9}+[⁰¹²³⁴-⁹₀-₉]{1,9}+|\p{N}",
+        ("½", "1½", "x²", "①")),
+    Kind("signs before figures", SYMBOL,
+        rf"[±∓≈≤≥<>~∼≠√]{GAP}[0-9]{{1,9}}(?:[.,][0-9]{{1,9}})?",
+        ("≤ 5", "≈3.5")),
+    Kind("symbols", SYMBOL,
+        r"(?:[^\p{L}\p{M}\p{N}\p{Z}\p{C}\p{Pd}\p{Terminal_Punctuation}\p{Quotation_Mark}…¿¡]"
+        r"|[\p{Co}\p{Cn}])\p{M}*+",
+        ("★", "→", "≥", "✓", "•", "|"),
+        ('So: "yes" – no…',)),
+)  # fmt: skip
+
+_GUARDS = {name: re.compile(guard) for name, (guard, _) in _GROUPS.items() if guard}
+_TOKEN, _ALPHANUMERIC = re.compile(r"\S+"), re.compile(r"[^\W_]")
+_MARKUP_PLACE = [*_GUARDS].index(MARKUP)
+_SYMBOLS = regex.compile(
+    "|".join(f"(?:{kind.pattern})" for kind in KINDS if kind.group == SYMBOL), regex.VERSION1
+)
+_LETTERS = regex.compile(r"\p{L}")
+# Values of databases, spreadsheets and programs, codes such as "SKU-4711", sizes, and languages.
+_VALUE = regex.compile(
+    r"\s*(?:(?=\S*[0-9])[A-Z0-9]+(?:[-_./:#][A-Z0-9]+)*|#?N/A|n/a|N\.A\.|n\.a\.|null|NULL|NaN|nan"
+    r"|#(?:REF|VALUE|NAME|NULL|NUM|DIV/0)[!?]|true|false|True|False|TRUE|FALSE|None|nil|undefined"
+    r"|[SML]|X{1,4}[SL]|[0-9]XL|[a-z]{2,3}[-_](?:[A-Z]{2}|[0-9]{3}|[A-Z][a-z]{3}(?:[-_][A-Z]{2})?)"
+    rf"|{CODES})\s*"
+)
 
 
 class TooLongToSearchError(Exception):
@@ -122,7 +326,7 @@ class Span(NamedTuple):
     start: int  # index of the first character in the text
     end: int  # index after the last character
     replacement: str  # text in the translation: the span itself, or the translation of a term
-    # Whether the span consists of tags and emoji, which accompany words and are not words.
+    # Whether the span consists of markup and symbols, which accompany words and are not words.
     is_markup: bool = False
     # For an inline tag that is removed before the translation and placed again: "open", "close" or
     # "void"; "space" for a tag that becomes a space; "" for spans that the model has to keep.
@@ -137,8 +341,7 @@ class Protection:
     Attributes:
       protect: Keep URLs, tags, variables, code, prices, long numbers and emoji unchanged.
 
-        The full list: URLs, mail addresses, {x}, %s, $VAR, :name:, tags, entities, code in
-        backquotes, emoji, prices, and numbers with a unit or with more than four digits.
+        The full list is on the page "Protected spans" of the documentation.
       protect_regex: Also keep text that matches this Python regex unchanged; repeatable.
     """
 
@@ -157,8 +360,13 @@ class Protection:
         """Whether anything is protected."""
         return self.protect or bool(self.protect_regex)
 
-    def find(self, text: str) -> list[Span]:
+    def find(self, text: str, knows: Callable[[str], bool] | None = None) -> list[Span]:
         """Return the spans of a text in order, without overlapping or adjacent spans.
+
+        Args:
+          text: The text.
+          knows: Whether a vocabulary contains a character. Without this function, no symbol is a
+            span; with it, the symbols that the vocabulary lacks are spans.
 
         Raises:
           UserError: A pattern of the user matches an empty string, or takes too long.
@@ -168,15 +376,18 @@ class Protection:
         >>> text = "See <b>{name}</b>, 5 km away."
         >>> [span.replacement for span in Protection().find(text)]
         ['<b>{name}</b>', '5 km']
+        >>> [span.replacement for span in Protection().find("Door ★★☆", str.isascii)]
+        ['★★☆']
         """
-        found = [span for pattern in self.protect_regex for span in _find_own(pattern, text)]
-        if self.protect and _MAYBE_SPAN.search(text):
+        found = [
+            Span(start, end, text[start:end])
+            for pattern in self.protect_regex
+            for start, end in find_matches(pattern, text)
+        ]
+        if self.protect:
             try:
-                groups = tuple(name for name, pattern in _GROUPS.items() if pattern.search(text))
-                found += [
-                    Span(each.start(), each.end(), each[0], is_markup=each.lastgroup == "markup")
-                    for each in _compile_groups(groups).finditer(text)
-                ]
+                found += _find_kinds(text) if _MAYBE_SPAN.search(text) else []
+                found += _find_symbols(text, knows) if knows else []
             except MemoryError as error:
                 raise TooLongToSearchError(
                     f"a text of {len(text):,} characters is too long to find its protected spans"
@@ -184,80 +395,99 @@ class Protection:
         return unite(text, found) if len(found) > 1 else found
 
 
+def _find_kinds(text: str) -> list[Span]:
+    """Return the spans that are no symbols. The first of overlapping spans wins."""
+    found = []
+    for place, (group, guard) in enumerate(_GUARDS.items()):
+        if not guard.search(text):
+            continue
+        parts = _find_tokens(text, guard) if group == TOKEN else [(0, len(text))]
+        for start, end in parts:
+            for each in _compile_group(group).finditer(text, start, end):
+                found.append((each.start(), place, each.end()))
+    spans: list[Span] = []
+    for start, place, end in sorted(found):
+        if not spans or start >= spans[-1].end:
+            spans.append(Span(start, end, text[start:end], is_markup=place == _MARKUP_PLACE))
+    return spans
+
+
+def _find_tokens(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of the tokens that match, or of the rest after a drive."""
+    for token in _TOKEN.finditer(text):
+        if pattern.search(token[0]) and _ALPHANUMERIC.search(token[0]):
+            if ":\\" in token[0]:  # "C:\Program Files" contains a space
+                yield token.start(), len(text)
+                return
+            yield token.span()
+
+
+@functools.cache
+def _compile_group(group: str) -> regex.Pattern[str]:
+    kinds = "|".join(kind.pattern for kind in KINDS if kind.group == group)
+    return regex.compile(f"(?={_GROUPS[group][1]})(?:{kinds})", regex.DOTALL)
+
+
+def _find_symbols(text: str, knows: Callable[[str], bool]) -> list[Span]:
+    """Return the symbols with a character that the vocabulary lacks. Letters are never symbols."""
+    unknown = {c for c in set(text) if _is_symbol(c) and not knows(c)}
+    return [
+        Span(each.start(), each.end(), each[0], is_markup=not any(map(str.isalnum, each[0])))
+        for each in (_SYMBOLS.finditer(text) if unknown else ())
+        if not unknown.isdisjoint(each[0])
+    ]
+
+
+@functools.cache
+def _is_symbol(character: str) -> bool:
+    return not character.isalpha() and _SYMBOLS.fullmatch(character) is not None
+
+
+def is_value(text: str, spans: Sequence[Span] | None = None) -> bool:
+    """Return whether a text is a value, or consists of spans, white space and punctuation.
+
+    Args:
+      text: The text of a cell.
+      spans: The spans of the text, if they are known.
+
+    >>> [is_value(text) for text in ("N/A", "SKU-4711", "en-US", "a.com, {x}", "None of it")]
+    [True, True, True, True, False]
+    """
+    if text.isspace() or not text:
+        return False
+    if _VALUE.fullmatch(text):
+        return True
+    found = Protection().find(text) if spans is None else spans
+    ends = [0, *(span.end for span in found)]
+    starts = [*(span.start for span in found), len(text)]
+    return not any(map(_LETTERS.search, map(text.__getitem__, map(slice, ends, starts))))
+
+
 def digest_patterns() -> str:
     """Return a digest of the built-in patterns, which changes if they may find other spans."""
-    groups = {name: pattern.pattern for name, pattern in _GROUPS.items()}
-    patterns = repr((MAYBE_SPAN, _ALTERNATIVES, groups, regex.__version__))
+    kinds = [(kind.group, kind.pattern) for kind in KINDS if kind.group != SYMBOL]
+    patterns = repr((MAYBE_SPAN, kinds, _GROUPS, regex.__version__))
     return hashlib.blake2b(patterns.encode(), digest_size=8).hexdigest()
 
 
 def unite(text: str, spans: Iterable[Span]) -> list[Span]:
     """Merge spans that overlap or are adjacent; overlapping spans keep the text unchanged."""
-    united: list[Span] = []
+    groups: list[list[Span]] = []
+    end = -1
     for span in sorted(spans):
-        if span.start == span.end:
-            continue
-        if not united or span.start > united[-1].end:
-            united.append(span)
-            continue
-        last = united.pop()
-        start, end = last.start, max(last.end, span.end)
-        touches = span.start == last.end
-        replacement = last.replacement + span.replacement if touches else text[start:end]
-        united.append(Span(start, end, replacement, last.is_markup and span.is_markup))
-    return united
+        if span.start < span.end:
+            if span.start > end:
+                groups.append([])
+            groups[-1].append(span)
+            end = max(end, span.end)
+    return [_merge(text, group) for group in groups]
 
 
-@functools.cache
-def _compile_groups(groups: tuple[str, ...]) -> regex.Pattern[str]:
-    """Compile the alternatives of some groups; without groups, the pattern matches nothing."""
-    chosen = [alternative for alternative, group in _ALTERNATIVES if group in groups]
-    return regex.compile("|".join(chosen) or "(?!)", regex.DOTALL)
-
-
-def _find_own(pattern: str, text: str) -> list[Span]:
-    """Return the matches of a user's pattern as spans.
-
-    Raises:
-      UserError: The pattern matches an empty string, or takes too long.
-    """
-    try:
-        matches = regex.finditer(pattern, text, timeout=_LONGEST_SEARCH)
-        found = [Span(each.start(), each.end(), each[0]) for each in matches]
-    except (TimeoutError, RecursionError, MemoryError) as error:
-        raise UserError(
-            f"the pattern {pattern!r} of `protect_regex` takes more than {_LONGEST_SEARCH} s for a "
-            f"text with {len(text):,} characters. Write the pattern without nested repetitions. If "
-            "the model stores the pattern, remove it from the model's config.json or about.json"
-        ) from error
-    if any(span.start == span.end for span in found):
-        raise UserError(
-            f"the pattern {pattern!r} of `protect_regex` {_MATCHES_NOTHING}. Replace * with +"
-        )
-    return found
-
-
-@functools.cache
-def describe_bad_pattern(pattern: str) -> str:
-    """Return why a pattern of a user or a model cannot be used, or "" if it can be used.
-
-    The function searches texts that repeat one character of the pattern. In these texts, patterns
-    with nested repetitions are slower than other patterns by many orders of magnitude.
-
-    >>> describe_bad_pattern("ACME-[0-9]+"), describe_bad_pattern("(a|a)+$")
-    ('', 'takes too long for a short text')
-    """
-    try:
-        compiled = regex.compile(pattern)
-        characters = dict.fromkeys([*"aA0 ", *pattern])
-        for character in list(characters)[:_MOST_PROBES]:
-            for text in ("", character * _PROBE_LENGTH, f"{character * _PROBE_LENGTH}{BRACKET}"):
-                matches = compiled.finditer(text, timeout=_PROBE_SECONDS)
-                if any(each.start() == each.end() for each in matches):
-                    return _MATCHES_NOTHING
-    except (TimeoutError, MemoryError):
-        return "takes too long for a short text"
-    except (regex.error, RecursionError, OverflowError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return f"is not a regular expression ({reason})"
-    return ""
+def _merge(text: str, spans: Sequence[Span]) -> Span:
+    """Return one span for spans that overlap or are adjacent, in order."""
+    if len(spans) == 1:
+        return spans[0]
+    start, end = spans[0].start, max(span.end for span in spans)
+    touches = all(before.end == after.start for before, after in itertools.pairwise(spans))
+    replacement = "".join(span.replacement for span in spans) if touches else text[start:end]
+    return Span(start, end, replacement, all(span.is_markup for span in spans))

@@ -189,7 +189,7 @@ def _is_distinctive(word: str, *, is_first: bool, is_mixed: bool) -> bool:
         "No", often exists in both languages.
       is_mixed: Whether a side contains a word in a script other than Latin.
     """
-    if any(c.isdigit() for c in word) or any(c.isupper() for c in word[1:]) or "_" in word[1:-1]:
+    if any(c.isdigit() for c in word) or any(c.isupper() for c in word[1:]):
         return True
     is_name = word[0].isupper() or (is_mixed and word < _LATIN_END)
     return is_name and len(word) > 1 + is_first

@@ -6,10 +6,8 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 
-import regex
-
 from tt.model.text.glossary import Glossary
-from tt.model.text.spans import TooLongToSearchError
+from tt.model.text.spans import TooLongToSearchError, is_value
 from tt.pipelines.texts.calling import one_line
 from tt.pipelines.texts.drafts import Draft
 from tt.pipelines.texts.figures import protect_figures
@@ -28,20 +26,6 @@ from tt.pipelines.texts.segments import (
 )
 
 Placed = tuple[Segment, Draft]  # a segment, and the draft that it belongs to
-# A code such as SKU-4711, or a value that spreadsheets and databases write.
-_CODE = regex.compile(
-    r"\s*(?:(?=\S*[0-9])[A-Z0-9]+(?:[-_./:#][A-Z0-9]+)*"
-    r"|#?N/A|n/a|N\.A\.|n\.a\.|null|NULL|NaN|nan)\s*"
-)
-
-
-def is_code(text: str) -> bool:
-    """Return whether a text is a code or a missing value, which no model should translate.
-
-    >>> is_code("N/A"), is_code("SKU-4711"), is_code("A dog")
-    (True, True, False)
-    """
-    return _CODE.fullmatch(text) is not None
 
 
 class Inputs:
@@ -175,7 +159,7 @@ class Inputs:
                 return FAILED, segment.error
             if source is None:
                 continue
-            if not segment.has_letters or is_code(source.text) or not source.length:
+            if not segment.has_letters or is_value(source.text, ()) or not source.length:
                 segment.source = None
                 if source.text and not source.length:  # nothing is left after normalization
                     segment.kept = "".join(span.replacement for span in segment.spans)

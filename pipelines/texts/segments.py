@@ -222,7 +222,7 @@ class Rules:
 
     def spans_of(self, text: str) -> list[Span]:
         """Return the protected spans and the terms of a plain text."""
-        found = self.protection.find(text)
+        found = self.protection.find(text, self.knows)
         return found if self.glossary is None else self.glossary.add_terms(text, found)
 
 
@@ -298,7 +298,7 @@ def _spans_of_block(piece: str, block: Block, rules: Rules) -> list[Span]:
         replacement = text if role == "" else mark.written or text
         marks.append(Span(start, end, replacement, role != "", role))
     marks = tags.join_words(piece, marks)
-    spans = rules.protection.find(piece)
+    spans = rules.protection.find(piece, rules.knows)
     terms: list[Span] = []
     if rules.glossary is not None:
         blanks = [mark._replace(replacement=" " * (mark.end - mark.start)) for mark in marks]

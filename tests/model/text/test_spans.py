@@ -1,13 +1,24 @@
 """Protected spans: which parts of a text the search finds, and how fast."""
 
+import re
 import time
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+import regex
 
 from tt.model.errors import UserError
-from tt.model.text.spans import MAYBE_SPAN, PLACEHOLDERS, Protection, Span, unite
+from tt.model.text.spans import (
+    KINDS,
+    MAYBE_SPAN,
+    PLACEHOLDERS,
+    SYMBOL,
+    Protection,
+    Span,
+    is_value,
+    unite,
+)
 
 # Texts, and the spans in them.
 _TEXTS = {
@@ -17,7 +28,7 @@ _TEXTS = {
     ],
     "(See http://a.b/c?d=e&f=%20g!)": ["http://a.b/c?d=e&f=%20g"],
     "访问https://example.com查看，5km以内": ["https://example.com", "5km"],
-    "See node.js, example.com and bit.ly/x1.": ["example.com", "bit.ly/x1"],
+    "See node.js, example.com and bit.ly/x1.": ["node.js", "example.com", "bit.ly/x1"],
     "Write to a.b+c@d.co.uk.": ["a.b+c@d.co.uk"],
     "{name} has {{count}} of ${x} in $HOME": ["{name}", "{{count}}", "${x}", "$HOME"],
     "%s, %d, %1$s, %5.2f, %(n)s, %1, %PATH% and :smile:": [
@@ -52,7 +63,7 @@ _TEXTS = {
 
 _NONE = (
     "In 2010, 2011 and 2012 we met 10 people.",
-    "12345ab, 10000x, v1.12, A4, USB-C, T-shirts and AC/DC",
+    "12345xy, 10000x, A4, USB-C, T-shirts and AC/DC",
     "if a <b then c> d",
     "1 mi amigo, 3 ha ha, 10 W street, 5 l of it",
     "100 people; the 1990s; 19:30; page 3 of 5; 3.14; 1/2",
@@ -61,6 +72,72 @@ _NONE = (
     "He said: why? The end.Then it was over e.g. here.",
     "",
 )
+
+
+def ascii_only(character):
+    """Stand in for a vocabulary without symbols beyond ASCII."""
+    return character.isascii() and character not in "|<"
+
+
+EXAMPLES = [(kind, example) for kind in KINDS for example in kind.examples]
+
+
+@pytest.mark.parametrize(("kind", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
+def test_examples_of_each_kind_are_whole_spans(kind, example):
+    knows = ascii_only if kind.category == SYMBOL else None
+    for text in (example, f"See {example} now.", f"一 {example} 二", f"Она {example}"):
+        [span] = Protection().find(text, knows)
+        assert text[span.start : span.end] == span.replacement == example
+    assert Protection(protect=False).find(example, ascii_only) == []
+    assert not Protection().find(f"See {example} now.") or kind.category != SYMBOL
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind.others], ids=lambda kind: kind.name
+)
+def test_texts_similar_to_spans_are_no_spans(kind):
+    for text in kind.others:
+        assert Protection().find(text, ascii_only if kind.category == SYMBOL else None) == []
+
+
+def test_each_kind_finds_its_examples_without_other_kinds():
+    for kind, example in EXAMPLES:
+        pattern = regex.compile(kind.pattern, regex.DOTALL | regex.VERSION1)
+        assert any(found[0] in example for found in pattern.finditer(f"See {example} now."))
+
+
+def test_only_unknown_symbols_are_spans_and_no_letters():
+    def find(text, known):
+        found = Protection().find(text, lambda c: c in known)
+        return [(span.replacement, span.is_markup) for span in found]
+
+    assert find("Door ★★★☆☆", "Door") == [("★★★☆☆", True)]
+    assert find("Door ★★★☆☆", "★Door") == [("☆☆", True)]
+    assert find("Door ★★★☆☆", "★☆") == [], "letters that the vocabulary lacks are no symbols"
+    assert find("1½ x² ① 5 ≥ 3", "x5315") == [
+        ("1½", False),
+        ("x²", False),
+        ("①", False),
+        ("≥ 3", False),
+    ]
+    assert find("犬ř “so” – no…", "") == [], "translations have other punctuation"
+    assert find("a \ue000 b \U000f0000 c", "abc") == [("\ue000", True), ("\U000f0000", True)]
+    assert find("{x}★", "") == [("{x}★", False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("N/A", True), (" null ", True), ("true", True), ("None", True), ("XL", True), ("S", True),
+        ("en-US", True), ("zh-Hans", True), ("SKU-4711", True), ("#REF!", True), ("USD", True),
+        ("https://a.com, {x}!", True), ('{"text": "the dog"}', True), ("12 - 15", True),
+        ("True.", False), ("None of them", False), ("Small", False), ("so", False), ("I", False),
+        ("It is null", False), ("{x} dogs", False), ("", False), (" ", False), ("大", False),
+    ],
+)  # fmt: skip
+def test_value_is_no_text(text, expected):
+    assert is_value(text) == expected
+    assert is_value(text, Protection().find(text)) == expected
 
 
 @pytest.mark.parametrize("text", _TEXTS)
@@ -118,24 +195,47 @@ def test_invalid_patterns_are_refused(pattern: str, message: str) -> None:
 
 
 def test_cheap_pattern_matches_all_spans_in_arrow() -> None:
-    texts = pa.array([*_TEXTS, *PLACEHOLDERS])
+    examples = [example for kind, example in EXAMPLES if kind.category != SYMBOL]
+    texts = pa.array([*_TEXTS, *PLACEHOLDERS, *examples])
     assert pc.all(pc.match_substring_regex(texts, MAYBE_SPAN)).as_py()
     plain = pa.array(["A dog runs.", "Ein Hund, der läuft!", "我有一只狗。", "So: no? 'Yes'"])
     assert not pc.any(pc.match_substring_regex(plain, MAYBE_SPAN)).as_py()
 
 
 def test_slow_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tt.model.text.spans._LONGEST_SEARCH", 0.2)
+    monkeypatch.setattr("tt.model.text.patterns._LONGEST_SEARCH", 0.2)
     with pytest.raises(UserError, match=r"'\(ab\|ab\)\+.*' of .* takes more than 0.2 s for a text"):
         Protection(protect_regex=("(ab|ab)+$",)).find("ab" * 60 + "!")
 
 
-@pytest.mark.parametrize("bad", ["a.", "<a", "$a", "1/"])
-def test_search_time_is_linear_in_the_length_of_a_text(bad: str) -> None:
-    def seconds(text: str) -> float:
-        start = time.process_time()
-        Protection().find(text)
-        return time.process_time() - start
+AWKWARD = [
+    *map(chr, range(33, 127)), "★", "½", "é", "字", "а", "⟦", "\n", "😀", "\u0301", "€", "🇩", "“",
+    "a.", "<a", "$a", "1/", "a_", "aB", "a/", "a\\", "C:\\a ", "C:\\a a\\", '{"', '{"a":', '[{"',
+    "#a", "a@", "a=", "--a", "1.", "1-1 ", "1 ", "(1)", "$=", "%a", "<%", "[[", "a::", "0x", "1a",
+    "a:b:", "1x1x", "x²", "<a b=", "<a_b>", "```", "&#", "//", "a://", "http://(", "+1 2", "12 34 ",
+    "~/", "/a", "a.txt/", "1^", "{{{", "}", "[1, ", "abCd", "AB-1-", "sk-a",
+]  # fmt: skip
 
-    few, many = (min(seconds(bad * count) for _ in range(3)) for count in (2_000, 32_000))
-    assert many < 16 * 4 * few + 0.01  # quadratic time would be 256 times as long
+
+def seconds(text: str) -> float:
+    start = time.process_time()
+    Protection().find(text, ascii_only)
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("unit", AWKWARD)
+def test_search_time_is_linear_in_the_length_of_a_text(unit: str) -> None:
+    few, many = (seconds(unit * (size // len(unit))) for size in (2_000, 32_000))
+    assert many < 16 * 4 * few + 0.2  # quadratic time would be 256 times as long
+
+
+@pytest.mark.parametrize("unit", ["0", "_", "★"])
+def test_megabyte_of_an_awkward_text_takes_seconds(unit: str) -> None:
+    assert seconds(unit * (1_000_000 // len(unit))) < 60
+
+
+def test_fast_patterns_agree() -> None:
+    pattern = re.compile(MAYBE_SPAN)
+    for text in [*_TEXTS, *_NONE, *AWKWARD, *(example for _, example in EXAMPLES)]:
+        if not pattern.search(text):
+            assert Protection().find(text) == []

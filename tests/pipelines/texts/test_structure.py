@@ -233,7 +233,7 @@ def test_code_inside_a_sentence_stays(placeholders):
 
 @pytest.mark.parametrize(
     "text",
-    ["N/A", "null", "NaN", "SKU-4711", "AB1234", "+",
+    ["N/A", "null", "NaN", "SKU-4711", "AB1234", "+", "true", "None", "XL", "en-US",
      "<br>", "&nbsp;", "<p>N/A</p>", "```\nthe dog", "<!-- the dog -->",
      "<script>the dog"],
 )  # fmt: skip

@@ -1,0 +1,125 @@
+"""Regular expressions for spans: parts of the built-in patterns, and checks of users' patterns."""
+
+from __future__ import annotations
+
+import functools
+
+import regex
+
+from tt.model.errors import UserError
+
+LETTER = r"\p{Latin}\p{Greek}\p{Cyrillic}\p{Arabic}\p{Hebrew}\p{Devanagari}_"  # spaced scripts
+WORD = rf"{LETTER}0-9"
+START, END = rf"(?<![{WORD}])", rf"(?![{WORD}])"
+NAME = "A-Za-z0-9_"
+ID = rf"[A-Za-z_][{NAME}]*+"
+PICTURES = (
+    "\u00a9\u00ae\u203c\u2049\u20e3\u2122\u2139\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\u3030\u303d"
+    "\u3297\u3299\U0001f000-\U0001faff"
+)
+# Names between "__" in Python. In Markdown, other words between "__" are bold.
+DUNDERS = (
+    "add|all|annotations|call|class|contains|del|dict|doc|enter|eq|exit|file|future|getattr|getitem"
+    "|hash|init|iter|len|lt|main|module|mro|name|new|next|path|post_init|repr|setattr|slots|str"
+    "|version"
+)
+
+STRING = r'"(?:[^"\\]|\\.)*+"'
+
+
+def json_pattern(levels: int) -> str:
+    """Return a pattern of JSON objects and arrays with at most so many levels."""
+    inner = f"|{json_pattern(levels - 1)}" if levels > 1 else ""
+    return rf'[\[{{](?:[^\[\]{{}}"]++|{STRING}{inner})*+[\]}}]'
+
+
+# A tag has attributes with "=", or at most one other word: "if a <b then c> d" contains no tag.
+TAG = (
+    r"</?[A-Za-z][\w:.-]*(?:\s+[^<>\s=]+)?\s*/?>|<[A-Za-z][\w:.-]*\s[^<>=]*=[^<>]*>"
+    r"|<[!?][A-Za-z\[-][^<>]*>"
+)
+PICTURE = r"\p{Extended_Pictographic}[\p{Emoji_Modifier}\ufe0e\ufe0f\u20e3\U000e0020-\U000e007f]*"
+
+# A URL ends before white space, quotation marks, letters of scripts without spaces, and punctuation
+# of the sentence around it. A URL contains parentheses only in pairs.
+URL_END = r"\s<>\"`“”„«»()\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\u3000-\u303f\uff00-\uffef"
+IN_BRACKETS = rf"\([^{URL_END}]*+\)"
+URL_REST = rf"(?:{IN_BRACKETS}|[^{URL_END}])*(?:{IN_BRACKETS}|[^{URL_END}.,;:!?…'’\]}}*_])"
+LABELS = rf"(?:[{WORD}](?:[{WORD}-]{{0,61}}[{WORD}])?\.){{1,8}}"
+DOMAINS = (
+    "com|org|net|edu|gov|mil|int|info|io|dev|app|ai|biz|xyz|tv|eu|de|uk|fr|nl|ch|ru|cn|jp|br|au|ca"
+    "|pl|se|dk|cz|gr|tr|kr|za|mx|рф|укр"
+)
+EXTENSIONS = (
+    "7z|apk|avi|bash|bat|bib|bin|bmp|bz2|cfg|conf|cpp|cs|css|csv|dll|dmg|docx?|eps|epub|exe|flac"
+    "|gif|gz|hpp|html?|ico|ini|ipynb|iso|jar|java|jpe?g|js|json|jsonl|jsx|kt|lock|log|md|mkv|mov"
+    "|mp3|mp4|mpeg|odt|ogg|parquet|pdf|php|png|pptx?|ps1|psd|py|rar|rb|rs|rst|rtf|scala|sh|sqlite"
+    "|sql|svg|swift|tar|tex|tiff?|toml|tsv|tsx|ttf|txt|vue|wav|webm|webp|woff2?|xlsx?|xml|ya?ml|zip"
+)
+
+NUMBER = r"[0-9]{1,30}(?:[.,:/'’\u00a0\u202f-][0-9]{1,30}){0,9}"
+DECIMAL = r"[0-9]{1,9}(?:[.,][0-9]{1,9})?"
+CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|RUB|AUD|CAD"
+CURRENCY = rf"(?:\p{{Sc}}|(?:{CODES})(?![A-Za-z]))"
+UNIT = (
+    r"(?:%(?!\()|[‰°′″]|°[CF]|℃|℉|k?m/[hs]|(?:[kcmµμnd]?m|[kmµμ]?g|[cdm][lL])[²³]?|mph|[kMG]W|kWh"
+    r"|[km]V|mA|m?Ah|[kMGT]?Hz|dB|[hkM]?Pa|mbar|psi|[kKMGTP]i?B|[kMG]?bit(?:/s)?|[kMG]bps|px|pt"
+    r"|dpi|fps|rpm|kcal|kJ|kN|Nm|lbs?|oz|ft|min|[mµμn]s|h)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
+)
+# Units that look like words must follow the number directly, or not precede a word.
+SHORT_UNIT = r"(?:[lLWVJN]|ha|mi)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
+NOT_WITHIN = rf"(?<![{WORD}.,])"
+GAP = r"[ \u00a0\u202f]?"
+FOLDER = r"[^\s\\/:*?\"<>|]{1,99}+"
+
+_LONGEST_SEARCH = 30  # seconds that a pattern may take for a text
+_MATCHES_NOTHING = "matches an empty string"
+_PROBE_SECONDS, _PROBE_LENGTH, _MOST_PROBES = 2, 200, 64  # limits for `describe_bad_pattern`
+
+
+def find_matches(pattern: str, text: str) -> list[tuple[int, int]]:
+    """Return the start and the end of each match of a user's pattern.
+
+    Raises:
+      UserError: The pattern matches an empty string, or takes too long.
+    """
+    try:
+        found = [each.span() for each in regex.finditer(pattern, text, timeout=_LONGEST_SEARCH)]
+    except (TimeoutError, RecursionError, MemoryError) as error:
+        raise UserError(
+            f"the pattern {pattern!r} of `protect_regex` takes more than {_LONGEST_SEARCH} s for a "
+            f"text with {len(text):,} characters. Write the pattern without nested repetitions. If "
+            "the model stores the pattern, remove it from the model's config.json or about.json"
+        ) from error
+    if any(start == end for start, end in found):
+        raise UserError(
+            f"the pattern {pattern!r} of `protect_regex` {_MATCHES_NOTHING}. Replace * with +"
+        )
+    return found
+
+
+@functools.cache
+def describe_bad_pattern(pattern: str) -> str:
+    """Return why a pattern of a user or a model cannot be used, or "" if it can be used.
+
+    The function searches texts that repeat one character of the pattern. In these texts, patterns
+    with nested repetitions are slower than other patterns by many orders of magnitude.
+
+    >>> describe_bad_pattern("ACME-[0-9]+"), describe_bad_pattern("(a|a)+$")
+    ('', 'takes too long for a short text')
+    """
+    try:
+        compiled = regex.compile(pattern)
+        characters = dict.fromkeys([*"aA0 ", *pattern])
+        for character in list(characters)[:_MOST_PROBES]:
+            # A rare character at the end makes a pattern with nested repetitions try everything.
+            for text in ("", character * _PROBE_LENGTH, f"{character * _PROBE_LENGTH}⟦"):
+                matches = compiled.finditer(text, timeout=_PROBE_SECONDS)
+                if any(each.start() == each.end() for each in matches):
+                    return _MATCHES_NOTHING
+    except (TimeoutError, MemoryError):
+        return "takes too long for a short text"
+    except (regex.error, RecursionError, OverflowError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return f"is not a regular expression ({reason})"
+    return ""
