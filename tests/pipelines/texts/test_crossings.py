@@ -216,10 +216,6 @@ def test_texts_with_characters_for_private_use_keep_their_structure(c, placehold
 SYMBOLS = "½²①→≥±♥•│§☎₹∞★✓©°€"
 
 
-NO_SPANS = pytest.mark.xfail(strict=True, reason="symbols without a token are no spans")
-
-
-@NO_SPANS
 @pytest.mark.parametrize("placeholders", [0, 8])
 @pytest.mark.parametrize("name", ["plain", "markdown", "html"])
 def test_symbols_without_a_token_stay(name, placeholders):
@@ -230,7 +226,6 @@ def test_symbols_without_a_token_stay(name, placeholders):
     assert all("perro rojo" in text.lower() and "corre" in text for text in found)
 
 
-@NO_SPANS
 @pytest.mark.parametrize("placeholders", [0, 8])
 @pytest.mark.parametrize(
     ("text", "wanted"),
