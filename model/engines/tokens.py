@@ -21,7 +21,7 @@ from tt.model.text.vocabulary import EOS_ID, UNK_ID, Vocabulary, load_vocabulari
 _WORD_BOUNDARY = "\N{LOWER ONE EIGHTH BLOCK}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class EncodedSource:
     """A source for CTranslate2; its length is the number of positions with BOS and EOS.
 
@@ -44,7 +44,7 @@ def prepare_texts(
     *,
     vocabulary: Vocabulary,
     most_tokens: int | None,
-    convert: Callable[[list[int]], Any] = list,
+    convert: Callable[[list[int]], Any] = lambda ids: ids,
 ) -> list[Input]:
     """Encode texts with our own vocabulary; see `Translator.prepare`.
 
