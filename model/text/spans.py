@@ -202,7 +202,8 @@ KINDS = (
          ".gitignore"),
         ("and/or", "his/her/their dogs", "AC/DC")),
     Kind("identifiers of programs", TOKEN,
-        rf"{START}(?:_*+[A-Za-z0-9]++(?:_++[A-Za-z0-9]++)++_*+|__(?:{DUNDERS})__)(?:\(\))?{END}"
+        rf"{START}(?![A-Z][a-z]++_in(?:nen)?{END})"  # snake_case, but not "Autor_in" in German
+        rf"(?:_*+[A-Za-z0-9]++(?:_++[A-Za-z0-9]++)++_*+|__(?:{DUNDERS})__)(?:\(\))?{END}"
         # getUserName; "bhF" and the others begin Irish and Zulu words
         rf"|(?<![{WORD}-])(?:(?!bhF|isi[A-Z]|ama[A-Z]|kwa[A-Z])[a-z]{{2,30}}+[0-9]{{0,9}}+"
         r"(?:[A-Z][a-z0-9]{1,30}+|[A-Z]{2,9}+){1,9}+|(?:[A-Z][a-z0-9]{1,30}+){3,9}+)(?:\(\))?"
@@ -213,7 +214,7 @@ KINDS = (
         rf"|(?<![{WORD}-])[a-z]{{1,6}}[0-9]{{2,5}}{END}",
         ("snake_case", "__init__", "MAX_LENGTH", "camelCase", "getUserName", "PascalCaseName",
          "run()", "std::move", "os.path.join", "a->b", "C++", ".NET", "x^2", "sha256"),
-        ("YouTube, iPhone, eBay, McDonald and GmbH", "state-of-the-art", "__bold__")),
+        ("YouTube, iPhone, eBay, McDonald and GmbH", "__bold__", "Autor_innen")),
     Kind("options, assignments, keys and media types", TOKEN,
         rf"(?<![{WORD}-])(?:--[a-z][{NAME}-]*+(?:=[!-~]{{1,99}}(?<![.,;:!?)]))?"
         r"|(?<!\S)-[A-Za-z](?!\S))"
@@ -386,13 +387,18 @@ class Protection:
         ]
         if self.protect:
             try:
-                found += _find_kinds(text) if _MAYBE_SPAN.search(text) else []
+                found += _find_kinds(text) if may_have_spans(text) else []
                 found += _find_symbols(text, knows) if knows else []
             except MemoryError as error:
                 raise TooLongToSearchError(
                     f"a text of {len(text):,} characters is too long to find its protected spans"
                 ) from error
         return unite(text, found) if len(found) > 1 else found
+
+
+def may_have_spans(text: str) -> bool:
+    """Return whether a text may contain built-in spans that are no symbols; it is fast."""
+    return _MAYBE_SPAN.search(text) is not None
 
 
 def _find_kinds(text: str) -> list[Span]:

@@ -12,10 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tt.model.text.spans import BRACKET, MAYBE_SPAN, PLACEHOLDERS, Protection, Span
+from tt.model.text.spans import (
+    BRACKET,
+    MAYBE_SPAN,
+    PLACEHOLDERS,
+    Protection,
+    Span,
+    may_have_spans,
+)
 
 _PLACEHOLDER = re.compile("|".join(map(re.escape, PLACEHOLDERS)))
-_MAYBE_SPAN = re.compile(MAYBE_SPAN)
 
 # A run of letters and digits, without scripts that write no spaces between words or that attach
 # particles to words of other scripts: Thai, Lao, Burmese, Khmer, Han, kana and Hangul.
@@ -49,7 +55,7 @@ def replace_shared_spans(source: str, target: str, *, protection: Protection) ->
     >>> replace_shared_spans("{a} has %d %s.", "%s de {a}: %d %d.", protection=Protection())
     Replaced(source='⟦1⟧ has ⟦2⟧ ⟦3⟧.', target='⟦3⟧ de ⟦1⟧: ⟦2⟧ %d.', placeholders=3)
     """
-    if not (protection.protect_regex or _MAYBE_SPAN.search(target)):
+    if not (protection.protect_regex or may_have_spans(target)):
         return Replaced(source, target, 0)
     in_source = protection.find(source)
     if not any(source[start:end] in target for start, end, *_ in in_source):
