@@ -35,8 +35,8 @@ from tt.model.transformer.search_options import Decoding
 from tt.pipelines.runners.beam_options import has_direct_workers, local_workers
 from tt.pipelines.runners.staging import stage_model
 from tt.pipelines.runners.workers import are_elsewhere
+from tt.pipelines.texts.flags import UNRELATED
 from tt.pipelines.texts.languages import describe_other_language, is_detectable
-from tt.pipelines.texts.limits import UNRELATED
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.similarity import check_alignment
 

@@ -14,8 +14,8 @@ from tt.model.storage import paths
 from tt.model.storage.files import read_bytes
 from tt.model.text.glossary import Glossary, read_glossary
 from tt.model.text.languages import find_language
+from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.known import Memory
-from tt.pipelines.texts.limits import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.results import FAILED, NULL, TermCounts, TranslatedText, TranslatedTexts
 from tt.pipelines.texts.translating import find_sentences, translate_texts

@@ -24,7 +24,7 @@ from tt.model.formats.model_card import About
 from tt.pipelines.inference.model_loading import ModelLoader, SharedTranslator
 from tt.pipelines.inference.rows import OpenRow, Row, RowFields, translated_type
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
-from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.flags import FLAGS
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.results import FAILED, STATUSES, TranslatedText
 

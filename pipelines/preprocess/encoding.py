@@ -37,7 +37,7 @@ from tt.pipelines.preprocess.spills import (
     without_copies,
 )
 from tt.pipelines.preprocess.units import Unit
-from tt.pipelines.texts.judging import find_lost_ends
+from tt.pipelines.texts.flags import find_lost_ends
 from tt.pipelines.texts.languages import sample_languages, share_first_rows
 
 _SPECIAL_IDS = 2  # BOS and EOS

@@ -20,7 +20,7 @@ from tt.pipelines.tables.columns import is_bytes, is_text, type_of
 from tt.pipelines.tables.damage import with_remedy
 from tt.pipelines.tables.parquet import ForwardReader, open_footer, row_groups
 from tt.pipelines.tables.pieces import even_sizes
-from tt.pipelines.texts.limits import TRANSLATED
+from tt.pipelines.texts.flags import TRANSLATED
 
 _FIRST_ROWS = 4096  # the rows to check before a run
 _MOST_PARTS = 4  # Reading all 4 parts of a row group decodes it 2.5 times.

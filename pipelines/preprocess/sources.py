@@ -24,7 +24,7 @@ from tt.pipelines.tables.pieces import cut_by_bytes
 from tt.pipelines.tables.ranges import LineRange, can_be_cut, find_aligned_ranges
 from tt.pipelines.tables.reading import OpenTable, find_row_ranges, open_aligned
 from tt.pipelines.tables.text_files import MAX_LINE_BYTES, TOO_LONG
-from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.flags import FLAGS
 
 SLICE_PAIRS = 16 * 1024
 SLICE_BYTES = 32 << 20  # text of both sides per slice; a longer line gets its own slice

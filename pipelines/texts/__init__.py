@@ -17,13 +17,9 @@ results      results, statuses, and the names of the added columns
 translating  translate texts, with a status, a score and flags
 word_links   find the words that belong together in a sentence and its translation
 placing      place inline tags around the words that belong together
-limits       names and thresholds of flags, and the usual values of a model
-judging      flag suspicious translations of sentences
+flags        the flags: names, order, rules, limits, and the usual values of a model
+numbers      compare the numbers of a sentence and its translation
 symbols      find lost symbols and identifiers
-figures      compare the figures of a sentence and its translation
-doubts       find texts and translations in other languages, and unrelated translations
 similarity   compare the meaning of texts in two languages
-number_words
-             words for numbers, by language
 languages    detect languages, and warn about unexpected languages of a corpus or a table
 """

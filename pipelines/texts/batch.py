@@ -9,9 +9,9 @@ from tt.model.engines.translator import Hypothesis, Translation, Translator
 from tt.model.text.glossary import Glossary
 from tt.pipelines.texts.calling import one_line
 from tt.pipelines.texts.drafts import Draft
+from tt.pipelines.texts.flags import PIECES, Limits
 from tt.pipelines.texts.inputs import Inputs, Placed, open_drafts
 from tt.pipelines.texts.known import Memory, Translations
-from tt.pipelines.texts.limits import PIECES, Limits
 from tt.pipelines.texts.options import TRUNCATE, TextOptions
 from tt.pipelines.texts.receiving import find_pair, has_wrong_figures, keeps_all_spans, receive
 from tt.pipelines.texts.results import FAILED
@@ -92,7 +92,7 @@ class Batch:
             elif self._options.protection.protect and has_wrong_figures(
                 segment, result, limits=self.limits
             ):
-                wrong.append(_Again(draft, segment, self.inputs.protect_figures_of(segment, draft)))
+                wrong.append(_Again(draft, segment, self.inputs.protect_figures(segment, draft)))
         again = [*lost, *wrong]
         new = [(other, each.draft) for each in again for other in each.others]
         self.inputs.prepare(new)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tt.model.engines.translator import Hypothesis, Input
 from tt.model.text.spans import Span
-from tt.pipelines.texts.judging import has_no_end
+from tt.pipelines.texts.flags import has_no_end
 from tt.pipelines.texts.markup.formats import FORMATS, PLAIN, Format
 from tt.pipelines.texts.markup.regions import Role
 from tt.pipelines.texts.segments import Kind, Segment

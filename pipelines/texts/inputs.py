@@ -10,9 +10,9 @@ from tt.model.text.glossary import Glossary
 from tt.model.text.spans import TooLongToSearchError, is_value
 from tt.pipelines.texts.calling import one_line
 from tt.pipelines.texts.drafts import Draft
-from tt.pipelines.texts.figures import protect_figures
 from tt.pipelines.texts.known import Translations
 from tt.pipelines.texts.markup.formats import AUTO, FORMATS, PLAIN, Format, detect_format
+from tt.pipelines.texts.numbers import protect_numbers
 from tt.pipelines.texts.options import LONG, SENTENCES, SPLIT, TRUNCATE, TextOptions
 from tt.pipelines.texts.placeholders import mask
 from tt.pipelines.texts.results import FAILED, TOO_LONG, UNKNOWN
@@ -175,9 +175,9 @@ class Inputs:
                 return TOO_LONG, f"a sentence has {count:,} tokens; at most {most:,} are allowed"
         return None
 
-    def protect_figures_of(self, segment: Segment, draft: Draft) -> list[Segment]:
+    def protect_figures(self, segment: Segment, draft: Draft) -> list[Segment]:
         """Return a sentence whose figures are spans, or its fragments around these spans."""
-        spans = protect_figures(segment.text, segment.spans)
+        spans = protect_numbers(segment.text, segment.spans)
         [whole] = segment.divide([segment.text])
         whole.spans, whole.capitals = spans, segment.capitals
         if self._rules.most_spans and self._rules.can_place(whole.text, whole.kept_spans):

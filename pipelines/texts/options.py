@@ -9,7 +9,7 @@ from tt.model.formats.model_card import About, TrainingData
 from tt.model.text.languages import find_language, read_language
 from tt.model.text.spans import PLACEHOLDERS, Protection
 from tt.model.transformer.search_options import MAX_SOURCE_TOKENS
-from tt.pipelines.texts.limits import DEFAULT_FLAGS, FLAGS, WRONG_SOURCE, read_names
+from tt.pipelines.texts.flags import DEFAULT_FLAGS, FLAGS, WRONG_SOURCE, read_names
 from tt.pipelines.texts.markup.formats import AUTO, FORMATS
 
 SENTENCES, LONG, NEVER = "sentences", "long", "never"

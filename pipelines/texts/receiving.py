@@ -9,9 +9,8 @@ import regex
 
 from tt.model.engines.translator import Translation
 from tt.model.text.spans import BRACKET
-from tt.pipelines.texts.figures import has_fraction, has_same_figures, replace_wrong_figure
-from tt.pipelines.texts.judging import flag_sentence
-from tt.pipelines.texts.limits import INCOMPLETE, NUMBER, SYMBOLS, Limits
+from tt.pipelines.texts.flags import NUMBER, Limits, Sentence, flag_sentence
+from tt.pipelines.texts.numbers import has_fraction, has_same_numbers, replace_wrong_number
 from tt.pipelines.texts.placeholders import (
     keeps_spans,
     match_first_letter,
@@ -92,11 +91,11 @@ def has_wrong_figures(segment: Segment, result: Translation, *, limits: Limits) 
     if made is None or segment.is_truncated or segment.kind is Kind.ATTRIBUTE:
         return False
     source, languages = segment.shown, limits.languages
-    if has_same_figures(made.text, source=source, **languages):
+    if has_same_numbers(made.text, source=source, languages=languages):
         return False
     if has_fraction(f"{source}\n{made.text}"):
         return False
-    return replace_wrong_figure(made.text, source=source, **languages) is None
+    return replace_wrong_number(made.text, source=source, languages=languages) is None
 
 
 def receive(
@@ -137,23 +136,21 @@ def receive(
     ]
     made, (_, segment.is_clear) = kept[0]
     is_bare = segment.masked is None or segment.masked.is_bare
-    found = [
-        *flag_sentence(
-            segment.shown,
-            hypotheses[0].text if is_bare else made.text,
-            limits=limits,
-            source_tokens=segment.source.length,
-            target_tokens=made.tokens - 1,
-            score=made.score,
-        )
-    ]
-    if SYMBOLS not in found and not set("".join(segment.source.unknown)).issubset(made.text):
-        found.append(SYMBOLS)
-    if NUMBER in found and repairs_figures:
-        text = replace_wrong_figure(made.text, source=segment.shown, **limits.languages)
+    sentence = Sentence(
+        source=segment.shown,
+        translation=hypotheses[0].text if is_bare else made.text,
+        limits=limits,
+        source_tokens=segment.source.length,
+        target_tokens=made.tokens - 1,
+        score=made.score,
+        is_complete=made.is_complete,
+        unknown="".join(segment.source.unknown),
+    )
+    segment.flags = [*flag_sentence(sentence)]
+    if NUMBER in segment.flags and repairs_figures:
+        languages = limits.languages
+        text = replace_wrong_number(made.text, source=segment.shown, languages=languages)
         if text and (back := _put_back(segment, text, links, tags=tags, linked=made.text)):
             hypotheses[0] = dataclasses.replace(hypotheses[0], text=back[0])
-    if not made.is_complete:
-        found.append(INCOMPLETE)  # the flag has the same name as the status
-    segment.hypotheses, segment.flags = hypotheses, found
+    segment.hypotheses = hypotheses
     return True

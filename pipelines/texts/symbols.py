@@ -6,6 +6,7 @@ use Unicode categories and the shapes of tokens. They accept the changes that tr
 
 from __future__ import annotations
 
+import collections
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -60,6 +61,7 @@ _VERSION = regex.compile(
     r"(?!(?:\d\d?\.\d\d?\.(?:\d{4}|\d\d)|\d{4}\.\d\d?\.\d\d?)(?!\d))\d+(?:\.\d+){2,}"
 )
 _SIGNED = regex.compile(r"(?<![^\s(])(?<!\d\s)[-−–](?=(\d))")
+_KEPT = regex.compile(r"[-−–] ?(\d)")
 _MINUS = regex.compile(r"(?i)minus|moins|menos|meno\b|минус|负|負|零下|マイナス|zero|null|нул")
 
 
@@ -75,10 +77,10 @@ def _plain_pattern() -> str:
 _PLAIN = re.compile(_plain_pattern())
 
 
-def has_lost_symbols(
+def find_lost_symbol(
     text: str, *, source: str, source_language: str = "", target_script: str = ""
-) -> bool:
-    """Return whether a translation lacks a symbol, a sign or an identifier of its source.
+) -> str:
+    """Return a symbol, a sign or an identifier of a source that its translation lacks, or "".
 
     Args:
       text: The translation.
@@ -87,43 +89,45 @@ def has_lost_symbols(
       target_script: The script of the target language; "" if it is unknown. Scripts other than
         Latin may spell out brands such as "WeChat".
 
-    >>> has_lost_symbols("A größer B", source="A ≥ B"), has_lost_symbols("5 €", source="€5")
-    (True, False)
-    >>> has_lost_symbols("Rufe getname auf.", source="Call getName.")
-    True
+    >>> find_lost_symbol("A größer B", source="A ≥ B"), find_lost_symbol("5 €", source="€5")
+    ('≥', '')
+    >>> find_lost_symbol("Rufe getname auf.", source="Call getName.")
+    'getName'
     """
     if _PLAIN.fullmatch(source):
-        return False
-    folded, own = _fold(text), _fold(source)
-    for symbol in set(_SYMBOL.findall(source)):
-        form = _fold(symbol)
+        return ""
+    folded, own = fold(text), fold(source)
+    for symbol in dict.fromkeys(_SYMBOL.findall(source)):
+        form = fold(symbol)
         is_kept = text.count(symbol) >= source.count(symbol) or (
             not (form.isalpha() and len(form) == 1)  # "a" is no trace of "ⓐ"
             and folded.count(form) >= own.count(form)
         )
         if not is_kept and not _is_exchanged(symbol, text):
-            return True
-    if any(name not in folded for name in set(_find_identifiers(own))):
-        return True
-    if _has_lost_names(folded, own, source_language=source_language, target_script=target_script):
-        return True
-    signed = set(_SIGNED.findall(source))
-    return any(not regex.search(f"[-−–] ?{digit}", text) for digit in signed) and not (
-        _MINUS.search(text)
+            return str(symbol)
+    if lost := next((name for name in _find_identifiers(own) if name not in folded), ""):
+        return lost
+    lost = _find_lost_name(
+        folded, own, source_language=source_language, target_script=target_script
     )
+    if lost or _MINUS.search(text):
+        return lost
+    signs = collections.Counter(_SIGNED.findall(source)) - collections.Counter(_KEPT.findall(text))
+    return next((f"-{digit}" for digit in signs), "")
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
     """Return the compatibility form of a text, which some models write."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+    is_same = text.isascii() or unicodedata.is_normalized("NFKC", text)
+    return text if is_same else unicodedata.normalize("NFKC", text)
 
 
-def _has_lost_names(text: str, source: str, *, source_language: str, target_script: str) -> bool:
-    """Return whether a translation lacks a name, which may have other spaces and hyphens.
+def _find_lost_name(text: str, source: str, *, source_language: str, target_script: str) -> str:
+    """Return a name that a translation lacks, or ""; it may have other spaces and hyphens.
 
     The case of a brand may change, too.
     """
-    names = {name for name in _NAME.findall(source) if not _CHANGED.fullmatch(name)}
+    names = [name for name in _NAME.findall(source) if not _CHANGED.fullmatch(name)]
     joined = _BREAK.sub("", text)
     lower = joined.casefold()
     for name in names:
@@ -133,8 +137,8 @@ def _has_lost_names(text: str, source: str, *, source_language: str, target_scri
         if source_language.partition("-")[0] in _PREFIXED and name[0].islower():
             continue
         if name not in joined and not (is_brand and name.casefold() in lower):
-            return True
-    return False
+            return str(name)
+    return ""
 
 
 def _is_exchanged(symbol: str, text: str) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Collection, Mapping, Sequence
 
 from tt.model.engines.translator import Translation, Translator
 from tt.model.errors import checked
@@ -18,11 +19,11 @@ from tt.model.text.normalization import MAX_TEXT_BYTES
 from tt.model.text.spans import TooLongToSearchError
 from tt.pipelines.texts.batch import Batch
 from tt.pipelines.texts.calling import encode_text
-from tt.pipelines.texts.doubts import find_doubts, find_foreign, find_prose
 from tt.pipelines.texts.drafts import Draft
+from tt.pipelines.texts.flags import PIECES, TAGS, WRONG_SOURCE, Limits, WholeText, flag_texts
+from tt.pipelines.texts.inputs import find_format
 from tt.pipelines.texts.known import Memory
-from tt.pipelines.texts.languages import likely_language
-from tt.pipelines.texts.limits import PIECES, TAGS, WRONG_SOURCE, Limits
+from tt.pipelines.texts.languages import OTHER, compare_language, likely_language
 from tt.pipelines.texts.options import COPY_TEXT, FLAG, LEAVE_OUT, TextOptions
 from tt.pipelines.texts.results import (
     COPIED,
@@ -81,28 +82,31 @@ def translate_texts(
     for cell, text in texts.items():
         if text in corrections:
             decided[cell] = TranslatedText(translation=corrections[text], status=FROM_MEMORY)
-    foreign = find_foreign(texts, options=options)
+    foreign = _find_foreign(texts, options=options)
     if options.on_wrong_language != FLAG:
         foreign -= decided.keys()  # human translations stay
         decided |= {cell: _untranslated(texts[cell], options=options) for cell in foreign}
     rest = [cell for cell in texts if cell not in decided]
     drafts = dict(zip(rest, batch.translate([texts[cell] for cell in rest]), strict=True))
     decided |= {cell: _finish(draft, options=options) for cell, draft in drafts.items()}
-    doubts = find_doubts(
-        {
-            cell: (texts[cell], decided[cell].translation if decided[cell].n_best else None)
-            for cell in drafts
-            if decided[cell].status != FROM_MEMORY  # human translations need no check
-        },
-        foreign=foreign,
-        options=options,
-        limits=batch.limits,
-    )
-    decided |= {cell: _with_flags(decided[cell], found, options=options) for cell, found in doubts}
+    find_prose_in = functools.partial(_find_prose, options=options)
+    made = {  # human translations need no check
+        cell: (find_prose_in(texts[cell]), find_prose_in(decided[cell].translation or ""))
+        for cell in drafts
+        if decided[cell].n_best and decided[cell].status != FROM_MEMORY
+    }
+    judged = [WholeText(*pair, batch.limits) for pair in made.values()]
+    doubts = dict(zip(made, flag_texts(judged, names=options.flags), strict=True))
+    for cell in foreign.intersection(drafts):
+        if decided[cell].status != FROM_MEMORY:
+            doubts[cell] = {**doubts.get(cell, {}), WRONG_SOURCE: options.source_language}
+    for cell, found in doubts.items():
+        if found:
+            decided[cell] = _with_flags(decided[cell], found, options=options)
     if options.detect_language:
         for cell, text in texts.items():
-            language = likely_language(find_prose(text, options=options)) or None
-            decided[cell] = dataclasses.replace(decided[cell], source_language=language)
+            code = likely_language(find_prose_in(text)) or None
+            decided[cell] = dataclasses.replace(decided[cell], source_language=code)
     terms = {}
     if glossary is not None:
         terms = {
@@ -148,11 +152,35 @@ def find_sentences(
     """
     batch = Batch(translator, options, glossary=glossary, limits=None, memory=memory)
     texts, _ = _read(cells)
-    foreign = set() if options.on_wrong_language == FLAG else find_foreign(texts, options=options)
+    foreign = set() if options.on_wrong_language == FLAG else _find_foreign(texts, options=options)
     rest = [text for cell, text in texts.items() if cell not in foreign]
     corrections = batch.known.find_corrections(rest)
     drafts = batch.inputs.begin([text for text in rest if text not in corrections])
     return {source.text for draft in drafts for source in draft.sources}
+
+
+def _find_foreign(texts: Mapping[bytes, str], *, options: TextOptions) -> set[bytes]:
+    """Return the texts that are clearly not in the source language, with `on_wrong_language`."""
+    if options.on_wrong_language is None:
+        return set()
+    prose = {cell: _find_prose(text, options=options) for cell, text in texts.items()}
+    code = options.source_language
+    return {cell for cell, each in prose.items() if compare_language(each, code=code) == OTHER}
+
+
+def _find_prose(text: str, *, options: TextOptions) -> str:
+    """Return a text without its structure, tags and code, which do not show its language."""
+    markup = find_format(text, options=options)
+    if not markup.has_marks:
+        return text
+    parts: list[str] = []
+    for block in markup.find_segments(text):
+        start = block.start
+        for mark in block.marks:
+            parts.append(text[start : mark.start])
+            start = mark.end
+        parts.append(text[start : block.end])
+    return " ".join(parts)
 
 
 def _read(

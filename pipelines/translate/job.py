@@ -44,8 +44,8 @@ from tt.pipelines.runners import dataflow, flink
 from tt.pipelines.runners.beam_options import with_local_defaults
 from tt.pipelines.runners.formatting import megabytes
 from tt.pipelines.runners.workers import are_elsewhere, check_job, count_slots
+from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.languages import SAMPLE, describe_other_texts
-from tt.pipelines.texts.limits import Limits
 from tt.pipelines.translate import inputs, job_folder
 from tt.pipelines.translate import plan as plans
 from tt.pipelines.translate.column_types import describe_types

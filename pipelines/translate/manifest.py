@@ -16,7 +16,7 @@ from tt.model.inspection.blocks import Facts, Table
 from tt.model.storage.files import read_bytes
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.runners.formatting import describe_sentences, format_price, format_seconds
-from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.flags import FLAGS
 from tt.pipelines.texts.results import FAILED, STATUSES
 from tt.pipelines.translate.generations import generations
 from tt.pipelines.translate.plan import FORMAT, installed_versions

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tt.pipelines.tables.columns import read_text_column
-from tt.pipelines.texts.limits import TRANSLATED
+from tt.pipelines.texts.flags import TRANSLATED
 from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.texts.results import EMPTY, ROW_FLAGS, STATUS, TextFields
 from tt.pipelines.translate.column_choice import ColumnChoice

@@ -34,7 +34,7 @@ from tt.pipelines.tables.formats import (
 from tt.pipelines.tables.lakehouse import parse_address, table_names
 from tt.pipelines.tables.partitions import PartitionValue
 from tt.pipelines.tables.ranges import LineRange
-from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.options import TRANSLATION
 from tt.pipelines.translate.options import TranslateOptions
 

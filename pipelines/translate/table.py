@@ -24,8 +24,8 @@ from tt.pipelines.tables.conditions import parse_condition
 from tt.pipelines.tables.faults import FAULT
 from tt.pipelines.tables.jsonl import RAW_LINE
 from tt.pipelines.tables.partitions import PartitionValue, with_partitions
+from tt.pipelines.texts.flags import FLAGS, Limits
 from tt.pipelines.texts.known import Memory
-from tt.pipelines.texts.limits import FLAGS, Limits
 from tt.pipelines.texts.options import TRANSLATION, TextOptions
 from tt.pipelines.texts.results import (
     EMPTY,

@@ -26,9 +26,7 @@ from tt.model.dataset.manifest import ratio_places
 from tt.model.formats.model_card import About, TrainingData, ratio_quantiles
 from tt.model.text.vocabulary import Vocabulary
 from tt.pipelines.preprocess.filters import Filters, text_reasons, token_reasons
-from tt.pipelines.texts.figures import find_figures
-from tt.pipelines.texts.judging import find_lost_ends, flag_sentence, has_lost_end
-from tt.pipelines.texts.limits import (
+from tt.pipelines.texts.flags import (
     COPY,
     FLAGS,
     LONG,
@@ -37,7 +35,12 @@ from tt.pipelines.texts.limits import (
     SHORT,
     WRONG_SCRIPT,
     Limits,
+    Sentence,
+    find_lost_ends,
+    flag_sentence,
+    has_lost_end,
 )
+from tt.pipelines.texts.numbers import find_numbers
 
 SHAPE = (REPEATS, COPY, SHORT, LONG)  # documented to fire on at most 5 of 10,000
 UNSPACED = ("zh",)
@@ -118,7 +121,7 @@ def judge(pairs: Pairs, *, limits: Limits, vocabulary: Vocabulary) -> list[tuple
     source_tokens = count(vocabulary, [source for source, _ in pairs]) - 2
     target_tokens = count(vocabulary, [target for _, target in pairs]) - 2
     return [
-        flag_sentence(source, target, limits=limits, source_tokens=int(s), target_tokens=int(t))
+        tuple(flag_sentence(Sentence(source, target, limits, int(s), int(t))))
         for (source, target), s, t in zip(pairs, source_tokens, target_tokens, strict=True)
     ]
 
@@ -198,19 +201,19 @@ def damage_digit(
     places = [place for place, letter in enumerate(text) if letter in string.digits]
     languages = limits.source_language, limits.target_language
     ours, theirs = (
-        [figure.values for figure in find_figures(each, language=code)]
+        [number.values for number in find_numbers(each, language=code)]
         for each, code in zip((source, text), languages, strict=True)
     )
     if (
         not places
         or len(ours) != len(theirs)
-        or NUMBER in flag_sentence(source, text, limits=limits)
+        or NUMBER in flag_sentence(Sentence(source, text, limits))
     ):
         return None
     place = generator.choice(places)
     other = generator.choice([each for each in string.digits if each != text[place]])
     changed = text[:place] + change(text[place], other) + text[place + 1 :]
-    values = [figure.values for figure in find_figures(changed, language=languages[1])]
+    values = [number.values for number in find_numbers(changed, language=languages[1])]
     return changed if values != theirs else None
 
 

@@ -31,7 +31,7 @@ from tt.model.engines.translator import ENGINES, Engine
 from tt.model.formats.model_folder import load_about
 from tt.model.text.scores import bleu
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.markup.formats import FORMATS, PLAIN, detect_format
 from tt.pipelines.texts.markup.regions import Role
 from tt.pipelines.texts.options import TextOptions

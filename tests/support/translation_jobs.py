@@ -13,7 +13,7 @@ from fakes import Loader, Reverser, reverse
 
 from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.texts.limits import FLAGS
+from tt.pipelines.texts.flags import FLAGS
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.results import STATUSES
 from tt.pipelines.translate.job import TranslateRequest

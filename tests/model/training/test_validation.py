@@ -11,7 +11,7 @@ from trainers import changed, make_trainer, two_replicas
 
 from tt.model.formats.model_folder import load_about
 from tt.model.training.run_folder import BEST_MODEL_FOLDER, MODEL_FOLDER
-from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.flags import Limits
 
 SENTENCES = 50  # in the validation split; `small_parts` translates eight of them at a time
 

@@ -12,7 +12,7 @@ from tt.model.engines.translator import Engine
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.memory.keys import model_context
 from tt.pipelines.memory.memory import TranslationMemory
-from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
 

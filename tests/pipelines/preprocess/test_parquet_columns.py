@@ -16,7 +16,7 @@ from tt.pipelines.preprocess import sources as corpora_rows
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.parquet_columns import ParquetColumns, open_columns
 from tt.pipelines.preprocess.sources import decode_columns
-from tt.pipelines.texts.limits import TRANSLATED
+from tt.pipelines.texts.flags import TRANSLATED
 from tt.pipelines.texts.results import STATUSES
 
 

@@ -8,8 +8,8 @@ import pytest
 from dictionary import Dictionary
 
 from tt.model.errors import UserError
+from tt.pipelines.texts.flags import DEFAULT_FLAGS, FLAGS, Limits
 from tt.pipelines.texts.languages import compare_language
-from tt.pipelines.texts.limits import DEFAULT_FLAGS, FLAGS, Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
 

@@ -7,7 +7,7 @@ from fakes import Reverser
 
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.errors import UserError
-from tt.pipelines.texts.limits import DEFAULT_FLAGS, FLAGS, read_names
+from tt.pipelines.texts.flags import DEFAULT_FLAGS, FLAGS, read_names
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
 

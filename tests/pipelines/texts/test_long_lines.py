@@ -7,7 +7,7 @@ import pytest
 from fakes import Reverser
 
 from tt.model.text.glossary import Glossary
-from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.sentences import split_sentences
 from tt.pipelines.texts.translating import translate_texts

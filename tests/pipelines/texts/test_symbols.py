@@ -9,7 +9,7 @@ from fakes import Reverser
 
 from tt.model.engines.translator import Hypothesis, Translation, Work
 from tt.model.text.spans import Protection
-from tt.pipelines.texts.limits import Limits
+from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.translating import translate_texts
 

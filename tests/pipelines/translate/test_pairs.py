@@ -21,7 +21,7 @@ from translation_jobs import (
 
 from tt.model.errors import UserError
 from tt.pipelines.preprocess import sources
-from tt.pipelines.texts.limits import FLAGS, TRANSLATED
+from tt.pipelines.texts.flags import FLAGS, TRANSLATED
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.results import FROM_MEMORY, OK, STATUSES, TextFields
 from tt.pipelines.translate.options import BackTranslation, TranslateOptions

@@ -1,22 +1,24 @@
-"""Flags of the translation of a sentence."""
+"""The rules of the flags, judged by `flag_sentence`."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tt.model.formats.model_card import About, TrainingData
-from tt.pipelines.texts.judging import (
-    flag_sentence,
-    has_loop,
-    has_lost_end,
-    has_other_script,
-    is_copy,
-)
-from tt.pipelines.texts.limits import FLAGS, Limits
+from tt.pipelines.texts.flags import FLAGS, TABLE, Limits, Sentence, flag_sentence, has_lost_end
 
 LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, least_score=-2.0)
+
+
+NO_LIMITS = Limits()
+
+
+def flags(source, text, limits=NO_LIMITS, **figures):
+    return tuple(flag_sentence(Sentence(source, text, limits, **figures)))
 
 
 # Loops.
@@ -35,7 +37,7 @@ LIMITS = Limits(target_script="Latin", shortest=0.4, usual=1.0, longest=2.5, lea
     ],
 )
 def test_loops_of_words_or_letters(text, source):
-    assert has_loop(text, source=source)
+    assert "repeats" in flags(source, text)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_loops_of_words_or_letters(text, source):
     ],
 )
 def test_repetitions_that_are_not_loops(text, source):
-    assert not has_loop(text, source=source)
+    assert "repeats" not in flags(source, text)
 
 
 @given(
@@ -60,9 +62,9 @@ def test_any_sequence_of_words_that_occurs_five_times_is_a_loop(words, data):
     start = data.draw(st.integers(0, len(words) - 1))
     size = data.draw(st.integers(1, min(12, len(words) - start)))
     looped = words[: start + size] + words[start : start + size] * 4 + words[start + size :]
-    assert has_loop(" ".join(looped), source="x y z")
-    assert not has_loop(" ".join(words), source="x y z")
-    assert not has_loop(" ".join(looped), source=" ".join(looped))
+    assert "repeats" in flags("x y z", " ".join(looped))
+    assert "repeats" not in flags("x y z", " ".join(words))
+    assert "repeats" not in flags(" ".join(looped), " ".join(looped))
 
 
 # Copies.
@@ -72,23 +74,21 @@ def test_any_sequence_of_words_that_occurs_five_times_is_a_loop(words, data):
     "text", ["A man is reading a book in the park.", "Tom laughed.", "他不知道那条狗"]
 )
 def test_unchanged_sentence_is_a_copy(text):
-    assert is_copy(text, source=text)
+    assert "copy" in flags(text, text)
 
 
 @pytest.mark.parametrize(
     "text", ["Berlin", "Barack Obama", "12,345 km", "https://example.org/index.html", "东京", ""]
 )
 def test_names_single_words_and_numbers_are_not_copies(text):
-    assert not is_copy(text, source=text)
+    assert "copy" not in flags(text, text)
 
 
 # Lengths and ends.
 
 
 def flags_of(source_tokens, target_tokens, *, target="Ein Hund.", source="A dog.", limits=LIMITS):
-    return flag_sentence(
-        source, target, limits=limits, source_tokens=source_tokens, target_tokens=target_tokens
-    )
+    return flags(source, target, limits, source_tokens=source_tokens, target_tokens=target_tokens)
 
 
 def test_lengths_outside_of_the_training_range_are_flagged():
@@ -183,11 +183,12 @@ def test_limit_without_a_full_stop_depends_on_the_training_pairs(pairs, lost, ex
     ],
 )
 def test_letters_of_another_script(text, script, expected):
-    assert has_other_script(text, source="I bought iPhone", script=script) is expected
+    found = flags("I bought iPhone", text, Limits(target_script=script))
+    assert ("wrong_script" in found) is expected
 
 
 def test_several_flags_are_in_the_order_of_the_table():
-    found = flag_sentence(
+    found = flags(
         "It costs 250 euros, he says.", "да да да да", limits=LIMITS, source_tokens=100,
         target_tokens=4, score=-50.0,
     )  # fmt: skip
@@ -195,21 +196,25 @@ def test_several_flags_are_in_the_order_of_the_table():
     assert [flag for flag in FLAGS if flag in found] == list(found)
 
 
-def test_score_below_the_limit_is_flagged():
-    def flags(score, tokens):
-        return flag_sentence(
-            "A", "B", limits=LIMITS, source_tokens=10, target_tokens=tokens, score=score
-        )
+def test_the_documentation_has_each_flag_with_its_limit():
+    page = (Path(__file__).parents[3] / "docs/reference/columns.md").read_text(encoding="utf-8")
+    section = page.split("\n## Flags\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| *(.*?) *\|$", section, re.MULTILINE)
+    shown = [(name, re.sub(r"\[|\]\(.*?\)", "", limit)) for name, limit in rows]
+    assert shown == [(flag.name, flag.limit.replace("%", " %")) for flag in TABLE]
 
-    assert flags(-20.1, 9) == ("low_score",)  # EOS is the tenth token
-    assert flags(-20.0, 9) == ()
-    assert flag_sentence("A", "B", limits=Limits(), score=-99.0) == ()
+
+def test_score_below_the_limit_is_flagged():
+    tokens = {"source_tokens": 10, "target_tokens": 9}
+    assert flags("A", "B", LIMITS, score=-20.1, **tokens) == ("low_score",)  # EOS is the tenth
+    assert flags("A", "B", LIMITS, score=-20.0, **tokens) == ()
+    assert flags("A", "B", score=-99.0) == ()
 
 
 @given(text=st.text(), source=st.text(), script=st.sampled_from(["", "Latin", "Han", "Korean"]))
 def test_flag_sentence_accepts_any_text(text, source, script):
     limits = dataclasses.replace(LIMITS, target_script=script)
-    found = flag_sentence(source, text, limits=limits, source_tokens=3, target_tokens=3)
+    found = flags(source, text, limits, source_tokens=3, target_tokens=3)
     assert set(found) <= set(FLAGS)
 
 
