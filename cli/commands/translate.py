@@ -47,6 +47,14 @@ def translate_command(
     with_scores: Annotated[
         bool, typer.Option("--with-scores", help="Print each translation as SCORE ||| TEXT.")
     ] = False,
+    is_explained: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Print how each line is cut and protected, all hypotheses, and the reasons of "
+            "flags, instead of translations.",
+        ),
+    ] = False,
 ) -> None:
     """Translate stdin to stdout, line by line.
 
@@ -57,6 +65,8 @@ def translate_command(
     """
     if sys.stdin is None or sys.stdout is None:
         raise UserError("stdin or stdout is closed. Redirect both, such as < test.en > test.de")
+    if is_explained and with_scores:
+        raise UserError("`--explain` already prints all scores. Remove `--with-scores`")
     from tt.model.storage.stores import check_buckets
     from tt.pipelines.inference.model_loading import ModelRequest, find_model
 
@@ -65,7 +75,13 @@ def translate_command(
     found = find_model(request, report=say)
     from tt.model.engines.loading import load_translator
     from tt.model.engines.translator import count_used_gpus
-    from tt.pipelines.inference.lines import CHUNK, LineReport, OutputError, translate_lines
+    from tt.pipelines.inference.lines import (
+        CHUNK,
+        LineReport,
+        OutputError,
+        explain_lines,
+        translate_lines,
+    )
     from tt.pipelines.inference.side_by_side import use_all_devices
     from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 
@@ -83,6 +99,9 @@ def translate_command(
     text_model = TextModel.of(translator, about=found.about, options=texts, glossary=glossary)
     report = LineReport()
     try:
+        if is_explained:
+            explain_lines(sys.stdin.buffer, sys.stdout, model=text_model)
+            return
         with watch(report, source=sys.stdin, output=sys.stdout, stream=sys.stderr):
             translate_lines(
                 sys.stdin.buffer,

@@ -136,6 +136,15 @@ def translate_lines(
         report.done += len(lines)
 
 
+def explain_lines(source: IO[bytes], output: IO[str], *, model: TextModel) -> None:
+    """Explain the translation of each line; see `explain`. A blank line ends each explanation."""
+    for number, line in enumerate(source, 1):
+        text = line.rstrip(b"\r\n").decode(errors="replace")
+        output.write(f"line {number}: {text!r}\n")
+        output.writelines(f"{each}\n" for each in (*model.explain(text), ""))
+        output.flush()
+
+
 def format_line(text: TranslatedText, scored: int) -> list[str]:
     """Return the output lines for a source line.
 

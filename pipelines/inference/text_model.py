@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tt.model.engines.translator import Languages, Translator, Work
@@ -14,6 +14,7 @@ from tt.model.storage import paths
 from tt.model.storage.files import read_bytes
 from tt.model.text.glossary import Glossary, read_glossary
 from tt.model.text.languages import find_language
+from tt.pipelines.texts.explaining import explain
 from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.known import Memory
 from tt.pipelines.texts.options import TextOptions
@@ -127,6 +128,17 @@ class TextModel:
     def find_sentences(self, texts: Sequence[bytes | None]) -> set[str]:
         """Return the sentences of texts; see `find_sentences`."""
         return find_sentences(texts, **self._settings)
+
+    def explain(self, text: str) -> Iterator[str]:
+        """Yield lines that explain the translation of a text; see `explain`."""
+        return explain(
+            text,
+            translator=self.translator,
+            options=self.options,
+            glossary=self.glossary,
+            limits=self.limits,
+            memory=self.memory,
+        )
 
     def translate(self, texts: Sequence[str | bytes | None]) -> TranslatedTexts:
         """Translate texts; see `translate_texts`."""

@@ -15,6 +15,7 @@ known        the translations of inputs, from a memory or from the model
 receiving    accept the hypotheses that keep all spans, and flag the best one
 results      results, statuses, and the names of the added columns
 translating  translate texts, with a status, a score and flags
+explaining   explain a translation: segments, hypotheses, rules of flags
 word_links   find the words that belong together in a sentence and its translation
 placing      place inline tags around the words that belong together
 flags        the flags: names, order, rules, limits, and the usual values of a model

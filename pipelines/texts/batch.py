@@ -148,9 +148,10 @@ class Batch:
                 repairs_figures=self._options.protection.protect,
             )
             if is_kept:
-                self.flags[segment.shown] = segment.flags
+                self.flags[segment.shown] = tuple(segment.flags)
             elif segment.kind is Kind.ATTRIBUTE:  # it stays as it is
-                segment.hypotheses, segment.flags = (Hypothesis(segment.text, 0.0),), (PIECES,)
+                segment.hypotheses = (Hypothesis(segment.text, 0.0),)
+                segment.flags = {PIECES: "the model lost a span, so the text stays"}
             elif segment not in draft.replaced:
                 error = f"the model does not keep the protected text in {segment.text!r}"
                 draft.failure = draft.failure or (FAILED, error)

@@ -146,7 +146,7 @@ def receive(
         is_complete=made.is_complete,
         unknown="".join(segment.source.unknown),
     )
-    segment.flags = [*flag_sentence(sentence)]
+    segment.flags = flag_sentence(sentence)
     if NUMBER in segment.flags and repairs_figures:
         languages = limits.languages
         text = replace_wrong_number(made.text, source=segment.shown, languages=languages)

@@ -101,7 +101,7 @@ class Segment:
       is_truncated: Whether the model translates only the beginning.
       is_unended: Whether the translation must not end with an added full stop.
       hypotheses: The translations, best first, with everything that the model did not receive.
-      flags: The flags of the best one, judged as the model saw it.
+      flags: The flags of the best one, judged as the model saw it, each with its evidence.
       is_clear: Whether the places of all tags are clear.
     """
 
@@ -120,7 +120,7 @@ class Segment:
     is_truncated: bool = False
     is_unended: bool = False
     hypotheses: Sequence[Hypothesis] = ()
-    flags: Sequence[str] = ()
+    flags: Mapping[str, str] = dataclasses.field(default_factory=dict)
     is_clear: bool = True
 
     @property

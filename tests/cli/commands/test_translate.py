@@ -19,7 +19,7 @@ from tt.model.engines import loading
 from tt.model.engines.translator import Engine, Hypothesis
 from tt.model.formats.model_card import About
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.lines import LineReport, format_line, translate_lines
+from tt.pipelines.inference.lines import LineReport, explain_lines, format_line, translate_lines
 from tt.pipelines.inference.text_model import TextModel
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.results import TranslatedText
@@ -104,6 +104,17 @@ def test_hypotheses_are_lines_with_score_and_text():
     ]
 
 
+def test_each_line_is_explained():
+    output = io.StringIO()
+    model = TextModel(translator=Reverser(), options=TextOptions())
+    explain_lines(io.BytesIO(b"ab\n\xff\n"), output, model=model)
+    first, second, rest = output.getvalue().split("\n\n")
+    assert first.splitlines()[0] == "line 1: 'ab'"
+    assert first.splitlines()[-3:] == ["translation: 'ba'", "status: ok", "flags: none"]
+    assert second.splitlines()[0] == "line 2: '\ufffd'"
+    assert rest == ""
+
+
 def test_line_breaks_in_a_translation_become_spaces():
     cell = TranslatedText(
         translation="a\nb", score=-1.0, status="ok", n_best=(Hypothesis("a\nb", -1.0),)
@@ -137,6 +148,10 @@ def test_closed_stream_is_an_error_on_one_line(trained_toy, monkeypatch, capsys,
             ["--source-language", "english"],
             "--source-language must be the code of one language, such as en, de or zh-Hant. "
             "Received: english",
+        ),
+        (
+            ["--explain", "--with-scores"],
+            "`--explain` already prints all scores. Remove `--with-scores`",
         ),
         (["--model", "nowhere"], "no model folder at nowhere"),
     ],
