@@ -31,16 +31,22 @@ from tt.pipelines.texts.results import FAILED, STATUSES, TranslatedText
 MIN_BATCH, MAX_BATCH = 64, 1024  # texts; larger batches have less padding, but need more memory
 
 
-class TranslatorDoFn(beam.DoFn):
-    """A step that has the model of its process as `translator`, and counts its rows.
+class ModelDoFn(beam.DoFn):
+    """A step that shares the model of its process, and counts its texts.
 
     Args:
       load_translator: Function that creates the translator, called once per process for all steps
         that share it. It must pickle.
+      options: Options for texts. With options, `setup` loads the model and sets `model`, a
+        `TextModel`. Without options, the first call of `acquire` loads the translator.
     """
 
-    def __init__(self, load_translator: Callable[[], Translator]) -> None:
-        self._model = SharedTranslator(load_translator)
+    def __init__(
+        self, load_translator: Callable[[], Translator], *, options: TextOptions | None = None
+    ) -> None:
+        self._load, self._shared = load_translator, SharedTranslator(load_translator)
+        self._text_options = options
+        self._glossary = NamedGlossary.of(options.glossary) if options else None
         # These counters show the progress of a running job. The numbers in a manifest come from its
         # units instead.
         self._rows = {status: Metrics.counter("tt", f"rows_{status}") for status in STATUSES}
@@ -48,16 +54,22 @@ class TranslatorDoFn(beam.DoFn):
 
     def setup(self) -> None:
         """Load the model, unless another step of this process has already loaded it."""
-        self.acquire()
+        if self._text_options is not None:
+            translator, load, options = self.acquire(), self._load, self._text_options
+            about = load.describe(options) if isinstance(load, ModelLoader) else About()
+            self.model = TextModel.of(
+                translator, about=about, options=options, glossary=self._glossary
+            )
 
     def acquire(self) -> Translator:
-        """Return the model, and load it if it is not yet loaded."""
+        """Return the translator, and load it if it is not yet loaded."""
         if "translator" not in self.__dict__:
-            self.translator = self._model.acquire()
+            self.translator = self._shared.acquire()
         return self.translator
 
     def teardown(self) -> None:
         """Release the model."""
+        self.__dict__.pop("model", None)
         self.__dict__.pop("translator", None)
 
     def count_rows(self, *, statuses: Mapping[str, int], flags: Mapping[str, int]) -> None:
@@ -65,6 +77,13 @@ class TranslatorDoFn(beam.DoFn):
         for counters, rows in ((self._rows, statuses), (self._flagged, flags)):
             for name, count in rows.items():
                 counters[name].inc(count)
+
+    def count(self, found: Iterable[TranslatedText]) -> None:
+        """Add texts to the counters of statuses and flags."""
+        self.count_rows(
+            statuses=collections.Counter(each.status for each in found),
+            flags=collections.Counter(flag for each in found for flag in each.flags),
+        )
 
 
 class TranslatedRows(NamedTuple):
@@ -139,43 +158,7 @@ _TRANSLATED, _FAILED = TranslatedRows._fields
 _Timed = tuple[Timestamp, Any]  # a timestamp and its element
 
 
-class TextsDoFn(TranslatorDoFn):
-    """A step that has a `TextModel` as `model`, and counts its texts.
-
-    Args:
-      load_translator: Function that creates the translator, called once per process for all steps
-        that share it. It must pickle.
-      options: Options for texts.
-    """
-
-    def __init__(self, load_translator: Callable[[], Translator], *, options: TextOptions) -> None:
-        super().__init__(load_translator)
-        self._load, self._options = load_translator, options
-        self._glossary = NamedGlossary.of(options.glossary)
-
-    def setup(self) -> None:
-        """Load the model, unless another step of this process has already loaded it."""
-        super().setup()
-        load = self._load
-        about = load.describe(self._options) if isinstance(load, ModelLoader) else About()
-        self.model = TextModel.of(
-            self.translator, about=about, options=self._options, glossary=self._glossary
-        )
-
-    def teardown(self) -> None:
-        """Release the model."""
-        self.__dict__.pop("model", None)
-        super().teardown()
-
-    def count(self, found: Iterable[TranslatedText]) -> None:
-        """Add texts to the counters of statuses and flags."""
-        self.count_rows(
-            statuses=collections.Counter(each.status for each in found),
-            flags=collections.Counter(flag for each in found for flag in each.flags),
-        )
-
-
-class _TranslateRows(TextsDoFn):
+class _TranslateRows(ModelDoFn):
     def __init__(self, config: TranslateRows, lists: frozenset[str]) -> None:
         super().__init__(config.load_translator, options=config.options)
         self._fields = dataclasses.replace(config.fields, lists=lists)

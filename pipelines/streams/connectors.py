@@ -28,7 +28,7 @@ from apache_beam.utils.subprocess_server import JavaJarServer, SubprocessServer
 from tt.model.engines.translator import Translator
 from tt.model.errors import ServiceError, UserError, first_line, require
 from tt.pipelines.inference.side_by_side import use_all_devices
-from tt.pipelines.inference.transforms import TextsDoFn
+from tt.pipelines.inference.transforms import ModelDoFn
 from tt.pipelines.runners import dataflow
 from tt.pipelines.runners.beam_options import find_runner_name, is_dataflow, parse_arguments
 from tt.pipelines.runners.transforms import check_versions, versions_here
@@ -70,7 +70,7 @@ class TranslateMessages(beam.PTransform):
         )
 
 
-class _TranslateBatch(TextsDoFn):
+class _TranslateBatch(ModelDoFn):
     def __init__(self, config: TranslateMessages) -> None:
         super().__init__(config.load_translator, options=config.options)
         self._form, self._versions = config.form, dict(config.versions)

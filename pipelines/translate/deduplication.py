@@ -21,7 +21,7 @@ from tt.model.engines.translator import Languages, Translator, Work
 from tt.model.storage.files import read_bytes
 from tt.model.storage.listing import exists
 from tt.pipelines.inference.text_model import translate_by_language
-from tt.pipelines.inference.transforms import TranslatorDoFn
+from tt.pipelines.inference.transforms import ModelDoFn
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.runners.workers import are_elsewhere
 from tt.pipelines.texts.options import SENTENCES
@@ -151,7 +151,7 @@ class TranslateSentences(beam.PTransform):
     """Translates the distinct sentences of runs of units, and returns one empty element at the end.
 
     Attributes:
-      load_translator: Returns the translator; see `TranslatorDoFn`.
+      load_translator: Returns the translator; see `ModelDoFn`.
       options: The options for translating units, with a memory.
       groups: The number of groups of sentences; see `count_groups`.
       hints: The resource hints of workers that translate.
@@ -184,7 +184,7 @@ class TranslateSentences(beam.PTransform):
         )
 
 
-class _CollectSentences(TranslatorDoFn):
+class _CollectSentences(ModelDoFn):
     """Yields the sentences of unfinished units, with the numbers of their groups."""
 
     def __init__(
@@ -193,9 +193,6 @@ class _CollectSentences(TranslatorDoFn):
         super().__init__(load_translator)
         self._options = options
         self._groups = groups
-
-    def setup(self) -> None:
-        """Do nothing: the first unit that needs the model loads it."""
 
     def process(self, run: list[TableUnit]) -> Iterator[tuple[int, tuple[Languages, str]]]:
         options, found = self._options, set[tuple[Languages, str]]()
@@ -223,15 +220,12 @@ def _group(languages: Languages, text: str) -> int:
     return zlib.crc32(f"{languages} {text}".encode())
 
 
-class _TranslateSentences(TranslatorDoFn):
+class _TranslateSentences(ModelDoFn):
     """Translates a group of sentences, stores the translations, and yields counts."""
 
     def __init__(self, load_translator: Callable[[], Translator], options: UnitOptions) -> None:
         super().__init__(load_translator)
         self._options = options
-
-    def setup(self) -> None:
-        """Do nothing: the first group that needs the model loads it."""
 
     def process(
         self, group: tuple[int, Iterable[tuple[Languages, str]]]

@@ -11,7 +11,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from tt.model.engines.translator import Translator
-from tt.pipelines.inference.transforms import TranslatorDoFn
+from tt.pipelines.inference.transforms import ModelDoFn
 from tt.pipelines.jobs.running import AddUp
 from tt.pipelines.runners.transforms import Spread, check_worker, versions_here
 from tt.pipelines.tables.lakehouse import OutputTable
@@ -41,7 +41,7 @@ def add_steps(
     Args:
       pipeline: The pipeline.
       options: The options for translating units.
-      load_translator: Returns the translator; see `TranslatorDoFn`.
+      load_translator: Returns the translator; see `ModelDoFn`.
       hints: The resource hints of workers that translate.
       is_exclusive: Whether no other run can use the output folder.
       output_table: The table to which the output files are added; None for a folder.
@@ -88,7 +88,7 @@ def add_steps(
     )
 
 
-class _TranslateRun(TranslatorDoFn):
+class _TranslateRun(ModelDoFn):
     """Translates a run of units, and yields the statistics of each unit.
 
     A finished unit is not translated again. If two workers translate the same unit at the same
@@ -100,9 +100,6 @@ class _TranslateRun(TranslatorDoFn):
         self._options = options
         self._rows_unreadable = Metrics.counter("tt", "rows_unreadable")
         self._unit_msec = Metrics.distribution("tt", "unit_msec")
-
-    def setup(self) -> None:
-        """Do nothing: the first unit that needs the model loads it."""
 
     def process(self, run: list[TableUnit], after: None = None) -> Iterator[UnitStatistics]:
         with open_run(run, options=self._options) as reader:
