@@ -115,6 +115,25 @@ def test_vocabulary_may_contain_tokens_that_sentencepiece_lacks(layouts):
 # ------------------------------------------------------------------------------- languages
 
 
+@pytest.mark.parametrize("decoding", [GREEDY, Decoding(beam_size=3)])
+def test_a_call_may_mix_languages(layouts, decoding):
+    layout = layouts["nllb"]
+    translator = load_translator(str(layout.folder), decoding=decoding, engine=Engine(), threads=1)
+    alone = {}
+    for code in ("es", "fr"):
+        inputs = translator.prepare(TEXTS[:8], languages=("en", code))
+        alone[code] = [each.text for each in translator.translate(inputs)[0]]
+    assert alone["es"] != alone["fr"], "the model does not distinguish languages"
+    mixed = [
+        each
+        for text in TEXTS[:8]
+        for code in ("es", "fr")
+        for each in translator.prepare([text], languages=("en", code))
+    ]
+    found = [each.text for each in translator.translate(mixed)[0]]
+    assert (found[::2], found[1::2]) == (alone["es"], alone["fr"])
+
+
 def test_find_token_accepts_all_codes_of_a_language():
     codes = ("eng_Latn", "deu_Latn", "srp_Cyrl", "zho_Hans", "zho_Hant")
     languages = dict(zip(codes, codes, strict=True))
