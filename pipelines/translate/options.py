@@ -240,13 +240,6 @@ class TranslateOptions:
         require(is_whole, "`key` compares whole tables. Remove `limit`", self.limit)
         rule = f"`key` needs the format {PARQUET}. Remove `format`, or compare files without `key`"
         require(is_parquet or not self.key, rule, self.format)
-        if self.source_language_column is not None:
-            require(
-                self.memory is None and self.deduplicate != JOB,
-                "`source_language_column` cannot be combined with `memory` or `deduplicate=job`, "
-                "which do not distinguish source languages. Remove either option",
-            )
-            object.__setattr__(self, "deduplicate", UNIT)
         require(
             not (self.overwrite and self.retry_failed),
             "`overwrite` deletes the translations that `retry_failed` needs. Remove either option",

@@ -250,6 +250,22 @@ def test_human_translations_belong_to_the_language_of_the_row(tmp_path, memory):
     assert found["translation_status"].to_pylist() == statuses
 
 
+def test_translations_belong_to_both_languages_of_the_row(tmp_path, memory):
+    table = {"text": ["a dog"] * 3, "from": ["en", "nl", None], "to": ["de", "de", "fr"]}
+    source = write(tmp_path / "in.parquet", table)
+    options = {"source_language_column": "from", "target_language_column": "to"}
+    options |= {"text_columns": ("text",), "texts": LANGUAGES, "memory": memory}
+    translate(source, tmp_path / "out", **options)
+    entries = [
+        row for file in list_entries(memory).values() for row in read_table(file.path).to_pylist()
+    ]
+    assert sorted((each["source_language"], each["target_language"]) for each in entries) == [
+        ("en", "de"), ("en", "fr"), ("nl", "de"),
+    ]  # fmt: skip
+    assert len({each["key"] for each in entries}) == 3
+    assert counts(translate(source, tmp_path / "again", **options)) == (3, 0, 3)
+
+
 @pytest.mark.parametrize("key", [(), ("id",)])
 def test_corrections_newer_than_finished_rows_are_one_notice(tmp_path, source, memory, key):
     options = {"memory": memory, "key": key, "text_columns": ("text",), "texts": LANGUAGES}

@@ -128,9 +128,17 @@ def test_each_row_is_translated_from_its_language(models, tmp_path):
     request(one, folder, texts=alone).plan().run()
     assert [row["translation"] for row in rows_of(one)] == [rows[1]]
     assert rows[0] != rows[1]
-    for wrong in ({"memory": str(tmp_path / "memory")}, {"deduplicate": "job"}):
-        with pytest.raises(UserError, match="which do not distinguish source languages"):
-            request(path, folder, texts=texts, **options, **wrong)
+    for name, more in (
+        ("memory", {"memory": str(tmp_path / "memory")}),
+        ("known", {"memory": str(tmp_path / "memory")}),
+        ("job", {"deduplicate": "job"}),
+    ):
+        table = tmp_path / name / "other.parquet"
+        table.parent.mkdir()
+        shutil.copy(path, table)
+        summary = request(table, folder, texts=texts, **options, **more).plan().run()
+        assert [row["translation"] for row in rows_of(table)] == rows
+        assert summary.manifest["remembered_texts"] == (3 if name == "known" else 0)
 
 
 def test_the_same_request_resumes_and_a_different_one_is_refused(models, table):
