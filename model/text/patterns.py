@@ -72,6 +72,14 @@ NOT_WITHIN = rf"(?<![{WORD}.,])"
 GAP = r"[ \u00a0\u202f]?"
 FOLDER = r"[^\s\\/:*?\"<>|]{1,99}+"
 
+# Values of databases, spreadsheets and programs, codes such as "SKU-4711", sizes, and languages.
+VALUE = regex.compile(
+    r"\s*(?:(?=\S*[0-9])[A-Z0-9]+(?:[-_./:#][A-Z0-9]+)*|#?N/A|n/a|N\.A\.|n\.a\.|null|NULL|NaN|nan"
+    r"|#(?:REF|VALUE|NAME|NULL|NUM|DIV/0)[!?]|true|false|True|False|TRUE|FALSE|None|nil|undefined"
+    r"|[SML]|X{1,4}[SL]|[0-9]XL|[a-z]{2,3}[-_](?:[A-Z]{2}|[0-9]{3}|[A-Z][a-z]{3}(?:[-_][A-Z]{2})?)"
+    rf"|{CODES})\s*"
+)
+
 _LONGEST_SEARCH = 30  # seconds that a pattern may take for a text
 _MATCHES_NOTHING = "matches an empty string"
 _PROBE_SECONDS, _PROBE_LENGTH, _MOST_PROBES = 2, 200, 64  # limits for `describe_bad_pattern`

@@ -18,7 +18,6 @@ import regex
 
 from tt.model.errors import UserError, checked
 from tt.model.text.patterns import (
-    CODES,
     CURRENCY,
     DECIMAL,
     DOMAINS,
@@ -40,6 +39,7 @@ from tt.model.text.patterns import (
     TAG,
     UNIT,
     URL_REST,
+    VALUE,
     WORD,
     describe_bad_pattern,
     find_matches,
@@ -56,21 +56,22 @@ PLACEHOLDER = re.compile(rf"{BRACKET}\d+⟧")  # also matches numbers above 8
 # translation, and only if the vocabulary lacks the symbol.
 TEXT, MARKUP, SYMBOL = "text", "markup", "symbol"
 
-# The kinds of a group are searched only in texts that match its first pattern, and only at the
-# characters that match its second pattern. The kinds of tokens contain no white space, so they are
+# The kinds of a group are searched only in texts that match its first pattern, and only at places
+# that match its second pattern. The kinds of tokens contain no white space, so they are
 # searched only in the tokens that match. A search for all kinds at all characters takes ten times
 # as long.
 TOKEN = "token"
-_DOT = r"\.[^\s!-/:-@\[-^`{-~]"  # before a letter, a digit or "_"
+_DOT = r"\.[^\s!-/:-@\[-^`{-~]{2}"  # before two letters, digits or "_"
 _GROUPS = {
     "sign": (rf"[`&{{$%*\[\\{BRACKET}]|<[%|<?]|#\w|:[a-z]|<[A-Za-z]+_", r"[<`&{$%*\[\\⟦#@:]"),
     MARKUP: (f"[<{PICTURES}]|[:;]['()|DP-]", r"[<:;\p{Extended_Pictographic}\p{RI}0-9\#*]"),
     TOKEN: (
-        rf"[_/\\+=#@^]|-[->]|[a-z][A-Z]|\(\)|::|{_DOT}|[A-Za-z]:[A-Za-z0-9?]"
-        r"|[A-Za-z][0-9]|[0-9][A-Fa-fx:]|(?<!\S)-[A-Za-z](?!\S)",
-        rf"[{WORD}#/.~?@+\\-]",
+        rf"[_\\+=#@^]|(?<!<)/(?!>)|-[->]|[a-z][A-Z]|\(\)|::|{_DOT}|[A-Za-z]:[A-Za-z0-9?]"
+        r"|[A-Za-z][0-9]|[0-9][A-Fa-fx]|:[0-9A-Fa-f]{0,4}:|[0-9]\.[0-9]+\.[0-9]"
+        r"|(?<!\S)-[A-Za-z](?!\S)",
+        rf"(?<![A-Za-z0-9])[{WORD}#/.~?@+\\-]",
     ),
-    "figure": ("[0-9]", r"[-−+±(0-9\p{Sc}A-Z§]"),
+    "figure": ("[0-9]", r"(?<![0-9])[-−+±(0-9\p{Sc}A-Z§]"),
     SYMBOL: ("", ""),
 }
 # These patterns match every text with a span, and few other texts, so most texts need no search.
@@ -264,8 +265,9 @@ KINDS = (
         ("10000x",)),
     Kind("prices", "figure",
         rf"{CURRENCY}{GAP}{NUMBER}(?:{GAP}(?:[kKMB]|bn|mn)(?![{WORD}]))?"
-        rf"|{NOT_WITHIN}[-−+]?{NUMBER}{GAP}{CURRENCY}(?![{WORD}{{])",
-        ("$5.20", "20 €", "USD 10", "EUR 10 M")),
+        rf"|{NOT_WITHIN}[-−+]?{NUMBER}{GAP}{CURRENCY}(?![{WORD}{{])"
+        rf"|{NOT_WITHIN}[0-9]{{1,6}}[€$£][0-9]{{2}}{END}",
+        ("$5.20", "20 €", "USD 10", "EUR 10 M", "31€90")),
     Kind("measurements", "figure",
         rf"{NOT_WITHIN}[-−+±]?{NUMBER}{GAP}{UNIT}"
         rf"|{NOT_WITHIN}[-−+±]?{NUMBER}(?:{SHORT_UNIT}|{GAP}{SHORT_UNIT}(?!\s*\w))",
@@ -308,13 +310,6 @@ _SYMBOLS = regex.compile(
     "|".join(f"(?:{kind.pattern})" for kind in KINDS if kind.group == SYMBOL), regex.VERSION1
 )
 _LETTERS = regex.compile(r"\p{L}")
-# Values of databases, spreadsheets and programs, codes such as "SKU-4711", sizes, and languages.
-_VALUE = regex.compile(
-    r"\s*(?:(?=\S*[0-9])[A-Z0-9]+(?:[-_./:#][A-Z0-9]+)*|#?N/A|n/a|N\.A\.|n\.a\.|null|NULL|NaN|nan"
-    r"|#(?:REF|VALUE|NAME|NULL|NUM|DIV/0)[!?]|true|false|True|False|TRUE|FALSE|None|nil|undefined"
-    r"|[SML]|X{1,4}[SL]|[0-9]XL|[a-z]{2,3}[-_](?:[A-Z]{2}|[0-9]{3}|[A-Z][a-z]{3}(?:[-_][A-Z]{2})?)"
-    rf"|{CODES})\s*"
-)
 
 
 class TooLongToSearchError(Exception):
@@ -396,6 +391,9 @@ class Protection:
         return unite(text, found) if len(found) > 1 else found
 
 
+_BUILT_IN = Protection()
+
+
 def may_have_spans(text: str) -> bool:
     """Return whether a text may contain built-in spans that are no symbols; it is fast."""
     return _MAYBE_SPAN.search(text) is not None
@@ -461,12 +459,13 @@ def is_value(text: str, spans: Sequence[Span] | None = None) -> bool:
     """
     if text.isspace() or not text:
         return False
-    if _VALUE.fullmatch(text):
+    if VALUE.fullmatch(text):
         return True
-    found = Protection().find(text) if spans is None else spans
+    found = _BUILT_IN.find(text) if spans is None else spans
     ends = [0, *(span.end for span in found)]
     starts = [*(span.start for span in found), len(text)]
-    return not any(map(_LETTERS.search, map(text.__getitem__, map(slice, ends, starts))))
+    between = zip(ends, starts, strict=True)
+    return not any(_LETTERS.search(text, start, end) for start, end in between)
 
 
 def digest_patterns() -> str:
