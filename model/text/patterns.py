@@ -50,6 +50,12 @@ DOMAINS = (
     "com|org|net|edu|gov|mil|int|info|io|dev|app|ai|biz|xyz|tv|eu|de|uk|fr|nl|ch|ru|cn|jp|br|au|ca"
     "|pl|se|dk|cz|gr|tr|kr|za|mx|рф|укр"
 )
+# A host in a script that has no spaces between words, or in Korean.
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}"
+ASIAN_HOST = (
+    rf"(?:[{UNSPACED}-]{{1,20}}+\.){{1,4}}(?:{DOMAINS}|中国|中國|香港|台灣|公司|网络|网址|在线|测试"
+    r"|한국|みんな|ไทย)"
+)
 EXTENSIONS = (
     "7z|apk|avi|bash|bat|bib|bin|bmp|bz2|cfg|conf|cpp|cs|css|csv|dll|dmg|docx?|eps|epub|exe|flac"
     "|gif|gz|hpp|html?|ico|ini|ipynb|iso|jar|java|jpe?g|js|json|jsonl|jsx|kt|lock|log|md|mkv|mov"
@@ -71,6 +77,44 @@ SHORT_UNIT = r"(?:[lLWVJN]|ha|mi)(?![\p{Latin}\p{Greek}\p{Cyrillic}0-9])"
 NOT_WITHIN = rf"(?<![{WORD}.,])"
 GAP = r"[ \u00a0\u202f]?"
 FOLDER = r"[^\s\\/:*?\"<>|]{1,99}+"
+
+# A file name with an extension, or a path of Unix or Windows.
+PATH = (
+    rf"(?<![{WORD}./\\~-])(?:(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\])?"
+    rf"(?:[{WORD}.@-]{{1,99}}+[/\\]){{0,30}}+"
+    rf"[{WORD}-]{{1,99}}(?:\.[{WORD}-]{{1,40}}){{0,4}}\.(?i:{EXTENSIONS}){END}"
+    rf"|(?<![{WORD}/.~])(?:~|\.{{1,2}})/[{NAME}.@/-]*[{NAME}]/?"  # ~/notes
+    rf"|(?<![{WORD}/.~<])/[A-Za-z_][{NAME}.-]*+(?:/[{NAME}.*@+-]++)++/?(?<![.,])"  # /usr/bin
+    rf"|{START}(?:src|usr|etc|var|bin|lib|home|docs?|app|build|dist|opt|tmp|api)"
+    rf"(?:/[{NAME}.-]{{0,99}}[{NAME}]){{1,20}}"
+    rf"|{START}(?:[A-Za-z]:|(?<!\\)\\)\\(?:{FOLDER}(?: {FOLDER}){{0,3}}+\\){{0,30}}"
+    rf"[{NAME}.$%-]{{0,99}}[{NAME}]"  # C:\Program Files\x
+    rf"|{START}[A-Za-z][{NAME}-]*+(?:(?:\\[A-Z][{NAME}-]*+)+|(?:\\[A-Za-z][{NAME}-]*+){{2,}})"
+    rf"|(?<![{WORD}.])\.(?:[a-z]{{0,12}}(?:rc|ignore|env|config|profile)|{EXTENSIONS}){END}"
+)
+# An identifier of a program: snake_case, camelCase, calls and names with dots.
+IDENTIFIER = (
+    rf"{START}(?![A-Z][a-z]++_in(?:nen)?{END})"  # snake_case, but not "Autor_in" in German
+    rf"(?:_*+[A-Za-z0-9]++(?:_++[A-Za-z0-9]++)++_*+|__(?:{DUNDERS})__)(?:\(\))?{END}"
+    # getUserName; "bhF" and the others begin Irish and Zulu words
+    rf"|(?<![{WORD}-])(?:(?!bhF|isi[A-Z]|ama[A-Z]|kwa[A-Z])[a-z]{{2,30}}+[0-9]{{0,9}}+"
+    r"(?:[A-Z][a-z0-9]{1,30}+|[A-Z]{2,9}+){1,9}+|(?:[A-Z][a-z0-9]{1,30}+){3,9}+)(?:\(\))?"
+    rf"(?![{WORD}-])|{START}{ID}(?:(?:\.{ID}){{0,20}}\(\)|(?:(?:::|->){ID})++(?:\(\))?)"
+    rf"|{START}[a-z_][{NAME}]++(?:\.[a-z_][{NAME}]++){{2,}}+{END}"
+    rf"|{START}(?:C\+\+|[CF]\#)(?![{WORD}+\#])|(?<![{WORD}.])\.NET{END}"
+    rf"|{START}[A-Za-z]{{1,9}}\^\{{?-?[A-Za-z0-9]{{1,4}}\}}?{END}"
+    rf"|(?<![{WORD}-])[a-z]{{1,6}}[0-9]{{2,5}}{END}"
+)
+# A UUID, a JWT, a digest, or a number in base 16.
+DIGEST = (
+    rf"{START}(?:[0-9a-fA-F]{{8}}-(?:[0-9a-fA-F]{{4}}-){{3}}[0-9a-fA-F]{{12}}"
+    rf"|eyJ[{NAME}-]{{4,}}+\.[{NAME}-]++(?:\.[{NAME}-]*+)?"
+    r"|(?=[a-f]*+[0-9])(?=[0-9]*+[a-f])[0-9a-f]{7,128}+"
+    r"|(?=[A-F]*+[0-9])(?=[0-9]*+[A-F])[0-9A-F]{7,128}+|0[xX][0-9a-fA-F]{1,64}+"
+    r"|U\+[0-9A-Fa-f]{4,6}+|(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}"
+    rf"|(?:[0-9a-f]{{1,4}}:){{1,6}}(?::[0-9a-f]{{1,4}}){{1,6}}|(?:[0-9a-f]{{1,4}}:){{7}}"
+    rf"[0-9a-f]{{1,4}}){END}"
+)
 
 # Values of databases, spreadsheets and programs, codes such as "SKU-4711", sizes, and languages.
 VALUE = regex.compile(
