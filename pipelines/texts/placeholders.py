@@ -119,6 +119,8 @@ def keeps_spans(text: str, masked: Masked) -> bool:
     >>> keeps_spans("¡Hola, ⟦1⟧!", Masked("Hi ⟦1⟧!", replacements=("{name}",)))
     True
     """
+    if not masked.replacements and not masked.exact:  # most sentences, and three times each
+        return True
     wanted = PLACEHOLDERS[: len(masked.replacements)]
     if masked.replacements and sorted(PLACEHOLDER.findall(text)) != [*wanted]:
         return False
