@@ -24,6 +24,7 @@ units              units of work, which are runs of consecutive rows
 entities           decode HTML entities
 characters         scripts, counts of characters by class, and mojibake
 filters            the filters and their reason codes
+languages          sample the languages of corpora, and warn about unexpected ones
 judging            compare the languages and the meaning of the sides of pairs
 placeholders       replace shared spans and shared tokens by placeholders
 cleaning           normalize and filter pairs, place placeholders, and find pairs to hold out

@@ -11,13 +11,14 @@ from tt.model.errors import counted
 from tt.model.inspection.blocks import Facts, Table, table
 from tt.pipelines.jobs.progress import add_counts
 from tt.pipelines.preprocess.first_rows import first_of_each_name
+from tt.pipelines.preprocess.languages import describe_wrong_languages
 from tt.pipelines.preprocess.plan import PreprocessPlan
 from tt.pipelines.preprocess.rejected import count_reasons
 from tt.pipelines.preprocess.shifts import describe_offset
 from tt.pipelines.preprocess.sources import INVALID_UTF8
 from tt.pipelines.runners.formatting import as_read, megabytes
 from tt.pipelines.tables.text_files import is_other_encoding
-from tt.pipelines.texts.languages import describe_wrong_languages, language_of_side
+from tt.pipelines.texts.languages import language_of_side
 
 _NAME_WIDTH = 40
 _FIRST_NAMES = 3  # number of corpora whose first pair is shown

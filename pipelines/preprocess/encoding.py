@@ -26,6 +26,7 @@ from tt.pipelines.preprocess.cleaning import (
 )
 from tt.pipelines.preprocess.filters import token_reasons
 from tt.pipelines.preprocess.held_out import HeldOut, seem_short
+from tt.pipelines.preprocess.languages import sample_languages, share_first_rows
 from tt.pipelines.preprocess.plan import DatasetPlan
 from tt.pipelines.preprocess.rejected import REJECTED_SCHEMA, rejected_texts
 from tt.pipelines.preprocess.shifts import find_windows
@@ -38,7 +39,6 @@ from tt.pipelines.preprocess.spills import (
 )
 from tt.pipelines.preprocess.units import Unit
 from tt.pipelines.texts.flags import find_lost_ends
-from tt.pipelines.texts.languages import sample_languages, share_first_rows
 
 _SPECIAL_IDS = 2  # BOS and EOS
 

@@ -10,17 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from tt.model.errors import UserError, counted
+from tt.pipelines.preprocess.languages import are_swapped, describe_sides
 from tt.pipelines.preprocess.options import PreprocessOptions
 from tt.pipelines.preprocess.ready_made import TfdsPairs
 from tt.pipelines.preprocess.shifts import describe_offset, find_shift
 from tt.pipelines.preprocess.sources import MALFORMED, FileSource, Source, Tsv
-from tt.pipelines.texts.languages import (
-    OTHER,
-    are_swapped,
-    compare_language,
-    describe_sides,
-    likely_language,
-)
+from tt.pipelines.texts.languages import OTHER, compare_language, likely_language
 
 _MOST_CORPORA = 50  # number of corpora to check
 _DETECTED_ROWS = 128  # rows whose languages are detected

@@ -22,5 +22,5 @@ flags        the flags: names, order, rules, limits, and the usual values of a m
 numbers      compare the numbers of a sentence and its translation
 symbols      find lost symbols and identifiers
 similarity   compare the meaning of texts in two languages
-languages    detect languages, and warn about unexpected languages of a corpus or a table
+languages    detect languages, and warn about unexpected languages of texts
 """

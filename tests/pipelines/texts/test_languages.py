@@ -17,16 +17,18 @@ from translation_jobs import write
 
 from tt.model.formats.model_card import TrainingData
 from tt.model.formats.model_folder import CONFIG_FILE
+from tt.pipelines.preprocess.languages import (
+    describe_wrong_languages,
+    sample_languages,
+    share_first_rows,
+)
 from tt.pipelines.texts.languages import (
     SAMPLE,
     compare_language,
     describe_other_language,
     describe_other_texts,
-    describe_wrong_languages,
     is_detectable,
     likely_language,
-    sample_languages,
-    share_first_rows,
 )
 
 
