@@ -27,6 +27,7 @@ _CLAUSE_END = regex.compile(
 # Full stops that need no rules and no space after them, with closing quotation marks and brackets.
 # "។ល។" means "etc." in Khmer.
 _STOP = regex.compile(r"(?:[。！？｡៕།༎]|។(?!ល។))[。！？｡៕།༎។…\p{Pe}\p{Pf}\"']*")
+_WITHOUT_STOP = re.compile(r"[\w ,'’-]*+.?")  # such a line has at most a stop at its end
 _JOINED_STOPS = "።፧؟।॥"  # full stops after which a space may be missing
 _INITIAL_END = regex.compile(r"(?:^|[\s\p{P}])(?!I\.)(?:\p{L}\.)+$")  # "M." in "M. Dupont"
 _LONGEST_INITIALS = 32  # characters
@@ -131,6 +132,16 @@ def _split_line(line: str, *, code: str) -> list[str]:
 
 def _find_cuts(line: str, *, code: str) -> list[int]:
     """Return the ends of the sentences of a line."""
+    is_one = len(line) <= _LONGEST_WINDOW and _WITHOUT_STOP.fullmatch(line)
+    cuts = [len(line)] if is_one else _find_stops(line, code=code)
+    if code in _OPENING and _OPENING[code].search(line):
+        openers = (found.start() for found in _OPENING_CUT[code].finditer(line))
+        return sorted({*cuts, *openers})
+    return cuts
+
+
+def _find_stops(line: str, *, code: str) -> list[int]:
+    """Return the ends of the sentences that end with a stop, and of the line."""
     # Stops that need no rules are found first, because sentencex needs more time for them.
     ends = [] if line.isascii() else [found.end() for found in _STOP.finditer(line)]
     cuts: list[int] = []
@@ -144,9 +155,6 @@ def _find_cuts(line: str, *, code: str) -> list[int]:
                 start = place
         cuts.append(end)
         start = end
-    if code in _OPENING and _OPENING[code].search(line):
-        openers = (found.start() for found in _OPENING_CUT[code].finditer(line))
-        return sorted({*cuts, *openers})
     return cuts
 
 
