@@ -44,7 +44,7 @@ def test_each_column_is_checked_for_texts_in_another_language(tmp_path):
     table = pa.table({"title": [english] * 900, "body": [german] * 900})
     source = write(tmp_path / "in.parquet", table)
     data = TrainingData(source_language="en")
-    model = SimpleNamespace(folder="run", data=data, check=lambda **_: [])
+    model = SimpleNamespace(folder="run", data=data, check=lambda *_, **__: [])
     for columns, names in ((("title", "body"), ["body: "]), (("body",), [""]), (("title",), [])):
         job = request(source, tmp_path / "out", text_columns=columns).plan()
         lines = dataclasses.replace(job, model=model).check_start()
