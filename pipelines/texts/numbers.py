@@ -85,21 +85,17 @@ _LARGE_RUSSIAN = re.compile(r"дцат|сорок|десят|девянос|\bс
 _HAN_DIGITS = {han: digit for digit, han in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _HAN_UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 _HAN_NUMBER = re.compile(f"[{''.join([*_HAN_DIGITS, *_HAN_UNITS])}]{{1,20}}")
-_HALVES = re.compile(
+_HALF = re.compile(
     r"\b(?:anderthalb|halb|hälfte|half|halves|demi|moitié|medi[ao]|mitad|met[àa]|mezz[ao]|helft"
     r"|полов|полтор)|半",
     re.IGNORECASE,
 )
-_QUARTERS = re.compile(r"viertel|quarter|cuart|quart|четверт|kwart|四分之|刻", re.IGNORECASE)
-# The numbers that a word for a half or a quarter may replace. A value that starts with a point is
-# the end of such a number.
-_PARTS = {
-    _HALVES: ("0.5", "1.5", "30", "50", ".3", ".5"),
-    _QUARTERS: ("15", "25", "45", "75", ".15", ".45", ".25", ".75"),
-}
-# A number that `find_numbers` reads as other numbers: "½", "1/2", ".5" or "2 dozen".
+# The numbers that a word for a half may replace, as in "half an hour" and "half past five".
+_HALVES, _HALF_ENDS = ("0.5", "1.5", "30", "50"), (".3", ".5")
+# A number that `find_numbers` reads as other numbers: "½", "1/2", ".5", "a quarter" or "2 dozen".
 _FRACTION = re.compile(
-    r"[¼-¾⅐-⅞]|\d\s?/\s?\d|(?<!\w)[.,]\d|\b(?:dozen|dutzend|do[cz]ena|douzaine|dozzina|дюжин)",
+    r"[¼-¾⅐-⅞]|\d\s?/\s?\d|(?<!\w)[.,]\d|\b(?:dozen|dutzend|do[cz]ena|douzaine|dozzina|дюжин)"
+    r"|viertel|quarter|cuart|quart|четверт|kwart|四分之|刻",
     re.IGNORECASE,
 )
 _MOST_READ = 5_000  # characters for text2num, whose time grows with their square
@@ -357,8 +353,8 @@ def compare_numbers(
     if lost and added:  # a number that was replaced by another number became no month either
         return lost, added
     return (
-        [each for each in lost if not _may_be_word(each, text, is_whole=is_replaced)],
-        [each for each in added if not _may_be_word(each, source, is_whole=is_replaced)],
+        _without_halves(lost, text, is_replaced=is_replaced),
+        _without_halves(added, source, is_replaced=is_replaced),
     )
 
 
@@ -383,18 +379,20 @@ def has_same_numbers(text: str, *, source: str, languages: Languages = ("", ""))
     return not any(compare_numbers(text, source=source, languages=languages))
 
 
-def _may_be_word(number: Number, text: str, *, is_whole: bool) -> bool:
-    """Return whether a number may be a month, a fraction or a large Russian number in a text."""
-    if number.is_in_date and _SMALL & number.values:
-        return True
-    if is_whole:
-        return False
-    ends = [end for pattern, each in _PARTS.items() if pattern.search(text) for end in each]
-    decimals = tuple(end for end in ends if end.startswith("."))
-    is_large = any(value.isdigit() and value not in _SMALL for value in number.values)
-    return any(value in ends or value.endswith(decimals) for value in number.values) or bool(
-        is_large and _LARGE_RUSSIAN.search(text)
-    )
+def _without_halves(numbers: list[Number], text: str, *, is_replaced: bool) -> list[Number]:
+    """Remove numbers that may be a month, a half or a large Russian number in a text."""
+    rest = [each for each in numbers if not (each.is_in_date and _SMALL & each.values)]
+    if is_replaced or not rest:
+        return rest
+    if _HALF.search(text):
+        rest = [each for each in rest if not any(map(_is_half, each.values))]
+    if _LARGE_RUSSIAN.search(text):
+        rest = [each for each in rest if not any(map(str.isdigit, each.values - _SMALL))]
+    return rest
+
+
+def _is_half(value: str) -> bool:
+    return value in _HALVES or value.endswith(_HALF_ENDS)
 
 
 def has_fraction(text: str) -> bool:
@@ -403,7 +401,7 @@ def has_fraction(text: str) -> bool:
     >>> has_fraction("1½ inch"), has_fraction("half past 9"), has_fraction("1.5 inches")
     (True, True, False)
     """
-    return any(pattern.search(text) for pattern in (_FRACTION, *_PARTS))
+    return bool(_FRACTION.search(text) or _HALF.search(text))
 
 
 def replace_wrong_number(text: str, *, source: str, languages: Languages = ("", "")) -> str | None:

@@ -15,9 +15,10 @@ import argparse
 import collections
 import dataclasses
 import random
+import re
 import string
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from real_corpora import CORPORA, MESSY, Pairs, make_vocabulary, read_newstest, read_pairs, read_tsv
@@ -174,6 +175,28 @@ def damages(
             (s, changed) for s, t in corpus.test
             if (changed := damage_digit(t, change, generator, source=s, limits=limits)) is not None
         ]  # fmt: skip
+
+    for name, forms in SIGNS.items():
+        yield f"lost {name}", "", [
+            lost for s, t in corpus.test if (lost := lose_sign(s, t, forms, generator)) is not None
+        ]  # fmt: skip
+
+
+# Forms of a number that a source has, while its translation has only the number.
+SIGNS = {"signs": ("-{}", "−{}", "+{}", "±{}"), "fractions": ("{}½", "{}¼", "{} 1/2", "{}.5")}
+_ALONE = re.compile(r"(?<!\S)\d{1,3}(?!\S)")
+
+
+def lose_sign(
+    source: str, text: str, forms: Sequence[str], generator: random.Random
+) -> tuple[str, str] | None:
+    """Give a number of the source a sign or a fraction; None if the sides share no number."""
+    places = [place for place in _ALONE.finditer(source) if place[0] in _ALONE.findall(text)]
+    if not places:
+        return None
+    place = generator.choice(places)
+    number = generator.choice(forms).format(place[0])
+    return source[: place.start()] + number + source[place.end() :], text
 
 
 # Changes of one digit, given the digit and another digit.
