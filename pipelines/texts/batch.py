@@ -98,13 +98,15 @@ class Batch:
         self.inputs.prepare(new)
         failures = [self.inputs.settle(each.others) for each in again]
         self.known.translate(other.source for other, _ in new if other.source)
+        others: dict[int, list[Segment]] = {}
         for i, (each, failure) in enumerate(zip(again, failures, strict=True)):
             is_lost = i < len(lost)
             if is_lost and failure:
                 each.draft.failure = failure
             elif is_lost or (failure is None and all(map(self._is_right, each.others))):
-                each.draft.replace(each.segment, each.others)
+                others[id(each.segment)] = each.others
         for draft in dict.fromkeys(each.draft for each in again):
+            draft.replace(others)
             draft.find_unended()
         return [(other, each.draft) for each in lost for other in each.others]
 
@@ -135,6 +137,7 @@ class Batch:
             if (pair := find_pair(segment, each.text))
         ]
         links = find_links(pairs, translator=self._translator, languages=self.known.languages)
+        replaced = {id(segment) for draft in drafts for segment in draft.replaced}
         for draft, segment, result in waiting:
             if isinstance(result, Exception):
                 draft.failure = draft.failure or (FAILED, one_line(result))
@@ -152,6 +155,6 @@ class Batch:
             elif segment.kind is Kind.ATTRIBUTE:  # it stays as it is
                 segment.hypotheses = (Hypothesis(segment.text, 0.0),)
                 segment.flags = {PIECES: "the model lost a span, so the text stays"}
-            elif segment not in draft.replaced:
+            elif id(segment) not in replaced:
                 error = f"the model does not keep the protected text in {segment.text!r}"
                 draft.failure = draft.failure or (FAILED, error)

@@ -68,11 +68,10 @@ class Draft:
                 segment.is_unended = text[-1:] not in ".。" and (is_before or has_no_end(text))
             is_before = segment.kind is not Kind.STRUCTURE and segment.is_span
 
-    def replace(self, segment: Segment, others: Sequence[Segment]) -> None:
-        """Replace a segment by other segments."""
-        at = self.segments.index(segment)
-        self.segments[at : at + 1] = others
-        self.replaced.append(segment)
+    def replace(self, others: Mapping[int, Sequence[Segment]]) -> None:
+        """Replace segments by other segments, given by the `id` of the segment."""
+        self.replaced += [each for each in self.segments if id(each) in others]
+        self.segments = [new for old in self.segments for new in others.get(id(old), [old])]
 
     def written_tags(self, segment: Segment) -> list[str]:
         """Return the inline tags of a segment as they stand in the translation."""
