@@ -51,8 +51,7 @@ def translate_command(
         bool,
         typer.Option(
             "--explain",
-            help="Print how each line is cut and protected, all hypotheses, and the reasons of "
-            "flags, instead of translations.",
+            help="Print how tt translates each line, and the evidence for its flags.",
         ),
     ] = False,
 ) -> None:

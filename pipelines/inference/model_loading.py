@@ -6,17 +6,13 @@ import concurrent.futures
 import dataclasses
 import functools
 import logging
-import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from apache_beam.utils.shared import Shared
-
 from tt.model.engines.loading import check_engine, convert, load_translator
-from tt.model.engines.machine import calls_at_once, cores
 from tt.model.engines.translator import Engine, Translator
-from tt.model.errors import UserError, checked, counted, require
+from tt.model.errors import UserError, checked, require
 from tt.model.folders import default_cache
 from tt.model.formats.foreign import is_foreign, open_foreign
 from tt.model.formats.model_card import About, TrainingData
@@ -32,9 +28,7 @@ from tt.model.storage.paths import is_local, normalize_path
 from tt.model.storage.stores import StorageOptions, check_buckets
 from tt.model.text.languages import are_different, read_language
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.runners.beam_options import has_direct_workers, local_workers
 from tt.pipelines.runners.staging import stage_model
-from tt.pipelines.runners.workers import are_elsewhere
 from tt.pipelines.texts.flags import UNRELATED
 from tt.pipelines.texts.languages import describe_other_language, is_detectable
 from tt.pipelines.texts.options import TextOptions
@@ -230,7 +224,7 @@ class FoundModel:
                 "the option, or choose another model",
             )
 
-    def make_loader(self, *, threads: int, place: str = "", beam: Sequence[str] = ()) -> Loader:
+    def make_loader(self, *, threads: int, place: str = "", is_elsewhere: bool = False) -> Loader:
         """Return the loader of this model for workers, which may have another working directory.
 
         For CTranslate2 and with a `place`, this method converts the model, so that workers do not
@@ -241,7 +235,7 @@ class FoundModel:
           threads: Number of threads per translation; see `load_translator`.
           place: Folder for a converted model if the workers are on other machines. Workers on this
             machine use the cache.
-          beam: Options of Apache Beam.
+          is_elsewhere: Whether the workers are on other machines.
 
         Raises:
           UserError: The model cannot be converted, or the cache cannot be written.
@@ -250,7 +244,7 @@ class FoundModel:
             assert not isinstance(self.given, str)
             return self.given
         folder = str(self.folder.absolute()) if is_local(self.given) else self.given
-        fingerprint, is_elsewhere = self.fingerprint, are_elsewhere(beam)
+        fingerprint = self.fingerprint
         is_ready = is_ctranslate2(self.folder) and not (parse_address(self.given) and is_elsewhere)
         if place and self.chosen_engine.name == "ctranslate2" and not is_ready:
             converted = convert(self.folder)
@@ -389,98 +383,3 @@ class ModelLoader:
 @functools.cache  # once per process, not once per thread
 def _warn_once(line: str) -> None:
     _LOGGER.warning(line)
-
-
-_lock = threading.Lock()
-
-
-class SharedTranslator:
-    """A translator that all steps of a process share if their loaders are equal.
-
-    Args:
-      load: Function that creates the translator. It must pickle.
-    """
-
-    def __init__(self, load: Callable[[], Translator]) -> None:
-        self._load = load
-        try:
-            self._shared = _share(load)
-        except TypeError:  # the loader is not hashable
-            self._shared = Shared()
-
-    def acquire(self) -> Translator:
-        """Return the translator of this process, and load it if it is not yet loaded.
-
-        A model folder whose files have changed is loaded again.
-        """
-        # Only a `ModelLoader` can tell whether the model has changed. The lock also covers
-        # `find_state`, because that copies a remote model.
-        with _lock:
-            state = self._load.find_state() if isinstance(self._load, ModelLoader) else None
-            found: Translator = self._shared.acquire(self._load, tag=state)
-        return found
-
-
-@functools.lru_cache(maxsize=64)
-def _share(load: Callable[[], Translator]) -> Shared:
-    """Return the same handle for equal loaders; a process loads one model per handle."""
-    return Shared()
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelCopies:
-    """How a job divides a machine between parallel translations."""
-
-    copies: int | None  # parallel translations; None if the runner decides
-    threads: int  # threads per translation
-    gpus: int = 0  # GPUs, each of which translates one unit at a time; 0 uses the cores
-
-    def describe(self) -> str:
-        """Return a line for the user.
-
-        >>> ModelCopies(2, 1).describe()
-        'Translating 2 units in parallel, with 1 thread each'
-        """
-        if self.copies is None:
-            return "Translating in the workers that the runner starts"
-        on = f"with {counted(self.threads, 'thread')} each"
-        if self.gpus:
-            on = f"on {counted(min(self.copies, self.gpus), 'GPU')}"
-        return f"Translating {counted(self.copies, 'unit')} in parallel, {on}"
-
-
-def plan_copies(copies: int | None, *, beam_arguments: Sequence[str], gpus: int = 0) -> ModelCopies:
-    """Decide how many translations run in parallel on this machine, with how many threads each.
-
-    By default, each GPU has two units: it translates one of them, while a core prepares the other.
-    Without a GPU, each core runs one translation with one thread, because two translations with one
-    thread each are faster than one with two threads. If Beam's options contain a number of workers,
-    that is the number of copies. Runners on other machines decide how many workers to start.
-    Dataflow starts one process per core, so a translation there has one thread.
-
-    Args:
-      copies: Number of copies that the user asks for, or None.
-      beam_arguments: Options of Apache Beam.
-      gpus: Number of GPUs.
-
-    Raises:
-      UserError: `copies` contradicts Beam's options, or exceeds the number of cores.
-    """
-    require(copies is None or copies >= 1, "`copies` must be at least 1", copies)
-    if not has_direct_workers(beam_arguments):
-        require(
-            copies is None,
-            f"`copies` works only with a direct runner. Received: {copies}. Remove the "
-            "option, and set the runner's own option for the number of workers",
-        )
-        return ModelCopies(None, 1)
-    workers = local_workers(beam_arguments)
-    require(
-        workers is None or copies in (None, workers),
-        f"`copies` is {copies}, but Beam's options ask for {workers} workers. Remove either option",
-    )
-    asked = workers or copies or 0
-    name = "--direct_num_workers" if copies is None else "`copies`"
-    require(asked <= cores(), f"{name} must be at most {cores()}, this machine's cores", asked)
-    found = asked or 2 * gpus or cores()
-    return ModelCopies(found, calls_at_once(found), gpus=gpus)

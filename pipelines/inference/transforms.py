@@ -21,7 +21,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 from tt.model.engines.translator import Translator
 from tt.model.errors import checked
 from tt.model.formats.model_card import About
-from tt.pipelines.inference.model_loading import ModelLoader, SharedTranslator
+from tt.pipelines.inference.model_copies import SharedTranslator
+from tt.pipelines.inference.model_loading import ModelLoader
 from tt.pipelines.inference.rows import OpenRow, Row, RowFields, translated_type
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.texts.flags import FLAGS

@@ -7,12 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from tt.model.errors import checked, require
-from tt.pipelines.inference.model_loading import (
-    FoundModel,
-    ModelRequest,
-    SharedTranslator,
-    find_model,
-)
+from tt.pipelines.inference.model_copies import SharedTranslator
+from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, find_model
 from tt.pipelines.inference.side_by_side import use_all_devices
 from tt.pipelines.inference.text_model import NamedGlossary, TextModel
 from tt.pipelines.runners import dataflow

@@ -24,9 +24,7 @@ from tt.model.dataset.manifest import RATIO_STEPS, ratio_of_place
 from tt.model.errors import require, require_one_of
 from tt.model.formats.model_card import About, TrainingData
 from tt.model.text.languages import find_language
-from tt.pipelines.texts.languages import OTHER, compare_language
 from tt.pipelines.texts.numbers import compare_numbers
-from tt.pipelines.texts.similarity import cosines
 from tt.pipelines.texts.symbols import find_lost_symbol, fold
 
 # The statuses of translations that training can use. `tt preprocess` rejects rows of a translated
@@ -382,6 +380,9 @@ def _find_unfinished(sentence: Sentence) -> str:
 
 
 def _find_wrong_languages(texts: Sequence[WholeText]) -> list[str]:
+    # Imported here because the detectors would slow down the help of commands.
+    from tt.pipelines.texts.languages import OTHER, compare_language
+
     return [
         code if compare_language(each.translation, code=code) == OTHER else ""
         for each in texts
@@ -390,6 +391,8 @@ def _find_wrong_languages(texts: Sequence[WholeText]) -> list[str]:
 
 
 def _find_unrelated(texts: Sequence[WholeText]) -> list[str]:
+    from tt.pipelines.texts.similarity import cosines  # imported here for the same reason
+
     judged = [each for each in texts if each.limits.least_cosine is not None]
     found = cosines([each.source for each in judged], [each.translation for each in judged])
     cosine = dict(zip(map(id, judged), found.tolist(), strict=True))

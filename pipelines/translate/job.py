@@ -27,13 +27,8 @@ from tt.model.inspection.blocks import Facts
 from tt.model.storage.files import delete
 from tt.model.storage.paths import JOB_FOLDER, is_local, normalize_path
 from tt.model.storage.stores import check_buckets
-from tt.pipelines.inference.model_loading import (
-    FoundModel,
-    ModelCopies,
-    ModelRequest,
-    find_model,
-    plan_copies,
-)
+from tt.pipelines.inference.model_copies import ModelCopies, plan_copies
+from tt.pipelines.inference.model_loading import FoundModel, ModelRequest, find_model
 from tt.pipelines.inference.text_model import NamedGlossary
 from tt.pipelines.jobs.folders import output_error
 from tt.pipelines.jobs.progress import Progress
@@ -450,7 +445,7 @@ class TranslateJob(FolderState):
         load_translator = self.model.make_loader(
             threads=self.copies.threads,
             place=job_folder.model_place(self.output, plan_digest=digest),
-            beam=request.beam,
+            is_elsewhere=are_elsewhere(request.beam),
         )
         add_steps(
             pipeline,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from pyromark import Markdown as Parser
 from pyromark import Options
 
@@ -69,6 +68,8 @@ def _find_places(text: str) -> Sequence[int]:
     """Return the number of characters before each byte of a text in UTF-8, and before its end."""
     if text.isascii():
         return range(len(text) + 1)
+    import numpy as np  # imported here because it would slow down the help of commands
+
     data = np.frombuffer(text.encode(), np.uint8)
     places = np.zeros(len(data) + 1, np.int32)  # a list of integers would need 10 times the memory
     np.cumsum(data & 0xC0 != 0x80, out=places[1:])

@@ -15,7 +15,7 @@ from tt.model.engines.loading import TranslatorPool, load_translator
 from tt.model.engines.tensorflow_engine import TensorFlowTranslator
 from tt.model.engines.translator import Engine, Work, count_used_gpus
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import ModelCopies, plan_copies
+from tt.pipelines.inference.model_copies import ModelCopies, plan_copies
 from tt.pipelines.inference.side_by_side import SideBySide, use_all_devices
 from tt.pipelines.texts.word_links import Pair, find_links
 

@@ -179,7 +179,7 @@ def folders(tmp_path_factory):
 def test_mutated_files_load_or_are_refused_in_one_line(folders, kind, name, monkeypatch):
     folder = folders(kind)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
-    monkeypatch.setattr("tt.model.text.spans._PROBE_SECONDS", 0.05)
+    monkeypatch.setattr("tt.model.text.patterns._PROBE_SECONDS", 0.05)
     path = folder / name
     content = path.read_bytes()
     calls = KINDS[kind][1](folder)

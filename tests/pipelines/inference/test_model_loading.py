@@ -15,7 +15,8 @@ from tt.model.engines.translator import Engine
 from tt.model.errors import UserError
 from tt.model.formats.model_folder import model_fingerprint
 from tt.model.transformer.search_options import Decoding
-from tt.pipelines.inference.model_loading import ModelCopies, ModelLoader, plan_copies
+from tt.pipelines.inference.model_copies import ModelCopies, plan_copies
+from tt.pipelines.inference.model_loading import ModelLoader
 
 TEXTS = model_texts(3)
 

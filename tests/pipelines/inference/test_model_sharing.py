@@ -17,7 +17,8 @@ from tt.model.formats.model_folder import CONFIG_FILE, WEIGHTS_FILE
 from tt.model.text.vocabulary import SHARED_MODEL, VOCABULARY_FILE
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.inference import model_loading
-from tt.pipelines.inference.model_loading import ModelLoader, SharedTranslator
+from tt.pipelines.inference.model_copies import SharedTranslator
+from tt.pipelines.inference.model_loading import ModelLoader
 
 loads: list[Reverser] = []
 begun = threading.Event()

@@ -15,7 +15,7 @@ from tt.pipelines.inference.side_by_side import SideBySide, divide
 from tt.pipelines.streams import connectors
 from tt.pipelines.streams.messages import Message
 
-TEXTS = ["a" * (1 + 7 * i % 11) + str(i) for i in range(40)]
+TEXTS = ["a" * (1 + 7 * i % 11) + f" {'bcdefgh'[i % 7]}{'ijklmn'[i // 7]}" for i in range(40)]
 
 
 def divided(translator, calls=2):
