@@ -14,7 +14,7 @@ from tt.pipelines.texts.flags import has_no_end
 from tt.pipelines.texts.markup.formats import FORMATS, PLAIN, Format
 from tt.pipelines.texts.markup.regions import Role
 from tt.pipelines.texts.segments import Kind, Segment
-from tt.pipelines.texts.sentences import LINE_BREAK, join_translations
+from tt.pipelines.texts.sentences import join_translations
 from tt.pipelines.texts.tags import replace_spans
 
 
@@ -52,21 +52,9 @@ class Draft:
         return [each.source for each in self.every if each.source is not None]
 
     def find_unended(self) -> None:
-        """Find the segments whose translations must not end with an added full stop.
-
-        These segments do not end like a sentence, or a span follows them on the same line.
-        """
-        for segment in self.attributes:
-            segment.is_unended = has_no_end(segment.shown)
-        is_before = False  # whether a span follows on the same line
-        for segment in reversed(self.segments):
-            if segment.kind is Kind.SPACE:
-                is_before = is_before and not LINE_BREAK.search(segment.text)
-                continue
-            if segment.source is not None:
-                text = segment.shown
-                segment.is_unended = text[-1:] not in ".。" and (is_before or has_no_end(text))
-            is_before = segment.kind is not Kind.STRUCTURE and segment.is_span
+        """Find the segments whose translations must not end with an added full stop."""
+        for segment in self.every:
+            segment.is_unended = segment.source is not None and has_no_end(segment.shown)
 
     def replace(self, others: Mapping[int, Sequence[Segment]]) -> None:
         """Replace segments by other segments, given by the `id` of the segment."""

@@ -110,6 +110,24 @@ def test_only_the_occurrence_that_loses_a_span_is_repaired():
     assert sum("cat" in source for source in translator.translated) == 1
 
 
+NAMES = " ".join(f"{{{name}}}" for name in "abcdefghi")  # more than a model copies by itself
+
+
+@pytest.mark.parametrize("split", ["sentences", "long", "never"])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Is the dog big?", "Es el perro grande?"),
+        ("Go home!", "Vaya casa!"),
+        ('See "the red car."', 'Vea "el coche rojo."'),
+        ("See the red car", "Vea el coche rojo"),
+    ],
+)
+def test_only_added_marks_are_removed_before_spans(text, wanted, split):
+    [made] = translate([f"{text} {NAMES}"], placeholders=0, split=split).translations
+    assert made.translation == f"{wanted} {NAMES}"
+
+
 # --- the glossary in markup ------------------------------------------------------------------
 
 TERMS = Glossary({"book": "tomo", "red car": "bólido"}, {"tea": "infusión"})
