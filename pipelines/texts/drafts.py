@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import heapq
 import itertools
@@ -70,19 +71,28 @@ class Draft:
 
     def _written_spans(self, segment: Segment) -> Iterator[Span]:
         """Yield the spans of a segment with the translations of the texts in attributes."""
-        inside = [a for a in self.attributes if segment.start <= a.start < segment.end]
         for span in segment.spans:
             own = segment.text[span.start : span.end]
+            start = segment.start + span.start
+            inside = self._attributes_within(start, start + len(own))
             if not inside or not span.role or span.replacement != own:
                 yield span
                 continue
-            start = segment.start + span.start
             values = [
                 Span(each.start - start, each.end - start, _best(each))
                 for each in inside
-                if each.start >= start and each.end <= start + len(own)
+                if each.end <= start + len(own)
             ]
             yield span._replace(replacement=replace_spans(own, values))
+
+    def _attributes_within(self, start: int, end: int) -> list[Segment]:
+        if not self.attributes:
+            return []
+        first, last = (
+            bisect.bisect_left(self.attributes, i, key=lambda each: each.start)
+            for i in (start, end)
+        )
+        return self.attributes[first:last]
 
     def keep(self, segment: Segment) -> str:
         """Return the translation of a segment that the model does not translate."""
