@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -130,15 +131,18 @@ class Batch:
             if segment.source
         ]
         pairs = [
-            pair
+            [find_pair(segment, each.text) for each in result.hypotheses]
+            if isinstance(result, Translation)
+            else []
             for _, segment, result in waiting
-            if segment.masked and segment.masked.tags and isinstance(result, Translation)
-            for each in result.hypotheses
-            if (pair := find_pair(segment, each.text))
         ]
-        links = find_links(pairs, translator=self._translator, languages=self.known.languages)
         replaced = {id(segment) for draft in drafts for segment in draft.replaced}
-        for draft, segment, result in waiting:
+        links = find_links(
+            filter(None, itertools.chain(*pairs)),
+            translator=self._translator,
+            languages=self.known.languages,
+        )
+        for (draft, segment, result), own in zip(waiting, pairs, strict=True):
             if isinstance(result, Exception):
                 draft.failure = draft.failure or (FAILED, one_line(result))
                 continue
@@ -146,7 +150,7 @@ class Batch:
                 segment,
                 result,
                 limits=self.limits,
-                links=links,
+                linked=[pair and links[pair] for pair in own],
                 tags=draft.written_tags(segment),
                 repairs_figures=self._options.protection.protect,
             )

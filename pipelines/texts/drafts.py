@@ -52,6 +52,12 @@ class Draft:
         """The inputs of the model, including repetitions."""
         return [each.source for each in self.every if each.source is not None]
 
+    @property
+    def prose(self) -> tuple[str, str]:
+        """The translated sentences, and their best translations, as the model saw them."""
+        seen = [(each.shown, each.made) for each in self.segments if each.hypotheses]
+        return " ".join(own for own, _ in seen), " ".join(made for _, made in seen)
+
     def find_unended(self) -> None:
         """Find the segments whose translations must not end with an added full stop."""
         for segment in self.every:

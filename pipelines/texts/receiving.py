@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import regex
 
@@ -23,7 +23,6 @@ from tt.pipelines.texts.word_links import Linked, Pair
 
 _END = regex.compile(r"\s*[.。।۔!！?？…]+(?=[\"'”“»]*$)")
 _FULL_STOP = regex.compile(r"(?<![.。])[.。।۔]$")
-Links = Mapping[Pair, Linked]
 
 
 def keeps_all_spans(segment: Segment, text: str) -> bool:
@@ -56,16 +55,15 @@ def _end_like_source(segment: Segment, text: str) -> str:
 
 
 def _put_back(
-    segment: Segment, text: str, links: Links, *, tags: Sequence[str], linked: str | None = None
+    segment: Segment, text: str, linked: Linked | None, *, tags: Sequence[str]
 ) -> tuple[str, bool] | None:
     """Return a translation with everything that the model did not receive.
 
     Args:
       segment: The segment.
       text: The translation by the model.
-      links: The links of all pairs from `find_pair`.
+      linked: The links of the pair from `find_pair`, if there is one.
       tags: The inline tags as they stand in the translation.
-      linked: The translation that the links belong to, if `text` is a copy with another figure.
 
     Returns:
       The translation, and whether the places of all tags are clear; or None if a span is missing
@@ -77,12 +75,9 @@ def _put_back(
     if masked is None or masked.is_bare:
         text = text if BRACKET in segment.text else remove_placeholders(text)
         return _end_like_source(segment, text), True
-    pair = find_pair(segment, text if linked is None else linked)
-    text = _end_like_source(segment, text)
-    if pair is None:
-        return unmask(text, masked, tags=tags)
-    text, is_clear = unmask(text, masked, tags=tags, links=links[pair].links)
-    return text, is_clear and links[pair].is_certain
+    links, is_certain = linked or (None, True)
+    text, is_clear = unmask(_end_like_source(segment, text), masked, tags=tags, links=links)
+    return text, is_clear and is_certain
 
 
 def has_wrong_figures(segment: Segment, result: Translation, *, limits: Limits) -> bool:
@@ -103,7 +98,7 @@ def receive(
     result: Translation,
     *,
     limits: Limits,
-    links: Links,
+    linked: Sequence[Linked | None],
     tags: Sequence[str],
     repairs_figures: bool,
 ) -> bool:
@@ -115,7 +110,7 @@ def receive(
       segment: The segment.
       result: The translation of its source.
       limits: The usual values of the model.
-      links: The links of all pairs from `find_pair`.
+      linked: The links of the pair from `find_pair`, if there is one, for each hypothesis.
       tags: The inline tags as they stand in the translation.
       repairs_figures: Whether to replace a wrong figure of the best hypothesis.
 
@@ -124,17 +119,18 @@ def receive(
     """
     assert segment.source is not None
     kept = [
-        (each, back)
-        for each in result.hypotheses
+        (each, back, links)
+        for each, links in zip(result.hypotheses, linked, strict=True)
         if (back := _put_back(segment, each.text, links, tags=tags)) is not None
     ]
     if not kept:
         return False
     hypotheses = [
         each if each.text == text else dataclasses.replace(each, text=text)
-        for each, (text, _) in kept
+        for each, (text, _), _ in kept
     ]
-    made, (_, segment.is_clear) = kept[0]
+    made, (_, segment.is_clear), links = kept[0]
+    segment.made = made.text
     is_bare = segment.masked is None or segment.masked.is_bare
     sentence = Sentence(
         source=segment.shown,
@@ -150,7 +146,7 @@ def receive(
     if NUMBER in segment.flags and repairs_figures:
         languages = limits.languages
         text = replace_wrong_number(made.text, source=segment.shown, languages=languages)
-        if text and (back := _put_back(segment, text, links, tags=tags, linked=made.text)):
+        if text and (back := _put_back(segment, text, links, tags=tags)):
             hypotheses[0] = dataclasses.replace(hypotheses[0], text=back[0])
     segment.hypotheses = hypotheses
     return True

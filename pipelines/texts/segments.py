@@ -100,6 +100,7 @@ class Segment:
       is_corrected: Whether `kept` is a human translation.
       is_truncated: Whether the model translates only the beginning.
       is_unended: Whether the translation must not end with an added full stop.
+      made: The best translation as the model gave it.
       hypotheses: The translations, best first, with everything that the model did not receive.
       flags: The flags of the best one, judged as the model saw it, each with its evidence.
       is_clear: Whether the places of all tags are clear.
@@ -119,6 +120,7 @@ class Segment:
     is_corrected: bool = False
     is_truncated: bool = False
     is_unended: bool = False
+    made: str = ""
     hypotheses: Sequence[Hypothesis] = ()
     flags: Mapping[str, str] = dataclasses.field(default_factory=dict)
     is_clear: bool = True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 from collections.abc import Collection, Mapping, Sequence
 
 from tt.model.engines.translator import Translation, Translator
@@ -89,14 +88,12 @@ def translate_texts(
     rest = [cell for cell in texts if cell not in decided]
     drafts = dict(zip(rest, batch.translate([texts[cell] for cell in rest]), strict=True))
     decided |= {cell: _finish(draft, options=options) for cell, draft in drafts.items()}
-    find_prose_in = functools.partial(_find_prose, options=options)
-    made = {  # human translations need no check
-        cell: (find_prose_in(texts[cell]), find_prose_in(decided[cell].translation or ""))
-        for cell in drafts
-        if decided[cell].n_best and decided[cell].status != FROM_MEMORY
+    judged = {  # human translations need no check
+        cell: WholeText(*draft.prose, batch.limits)
+        for cell, draft in drafts.items()
+        if decided[cell].n_best
     }
-    judged = [WholeText(*pair, batch.limits) for pair in made.values()]
-    doubts = dict(zip(made, flag_texts(judged, names=options.flags), strict=True))
+    doubts = dict(zip(judged, flag_texts([*judged.values()], names=options.flags), strict=True))
     for cell in foreign.intersection(drafts):
         if decided[cell].status != FROM_MEMORY:
             doubts[cell] = {**doubts.get(cell, {}), WRONG_SOURCE: options.source_language}
@@ -105,7 +102,7 @@ def translate_texts(
             decided[cell] = _with_flags(decided[cell], found, options=options)
     if options.detect_language:
         for cell, text in texts.items():
-            code = likely_language(find_prose_in(text)) or None
+            code = likely_language(_find_prose(text, options=options)) or None
             decided[cell] = dataclasses.replace(decided[cell], source_language=code)
     terms = {}
     if glossary is not None:
