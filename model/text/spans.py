@@ -408,7 +408,7 @@ def _compile_group(group: str) -> regex.Pattern[str]:
 
 def _find_symbols(text: str, knows: Callable[[str], bool]) -> list[Span]:
     """Return the symbols with a character that the vocabulary lacks. Letters are never symbols."""
-    unknown = {c for c in set(text) if _is_symbol(c) and not knows(c)}
+    unknown = {c for c in filter(_is_symbol, set(text)) if not knows(c)}
     return [
         Span(each.start(), each.end(), each[0], is_markup=not any(map(str.isalnum, each[0])))
         for each in (_SYMBOLS.finditer(text) if unknown else ())

@@ -81,6 +81,7 @@ class Sentence(NamedTuple):
       score: Log-probability of the translation, including EOS.
       is_complete: Whether the search did not stop at the length limit.
       unknown: The characters of the source that the vocabulary lacks.
+      has_same_numbers: Whether the translation is known to have the same numbers.
     """
 
     source: str
@@ -91,6 +92,7 @@ class Sentence(NamedTuple):
     score: float = 0.0
     is_complete: bool = True
     unknown: Collection[str] = ()
+    has_same_numbers: bool = False
 
 
 class WholeText(NamedTuple):
@@ -340,6 +342,8 @@ def _foreign_word(script: str) -> regex.Pattern[str]:
 
 
 def _find_wrong_numbers(sentence: Sentence) -> str:
+    if sentence.has_same_numbers:
+        return ""
     lost, added = compare_numbers(
         sentence.translation, source=sentence.source, languages=sentence.limits.languages
     )

@@ -7,7 +7,8 @@ import functools
 from collections.abc import Iterable, Sequence
 
 from tt.model.text.glossary import Glossary
-from tt.model.text.spans import TooLongToSearchError, is_value
+from tt.model.text.patterns import VALUE
+from tt.model.text.spans import TooLongToSearchError
 from tt.pipelines.texts.calling import one_line
 from tt.pipelines.texts.drafts import Draft
 from tt.pipelines.texts.known import Translations
@@ -159,7 +160,7 @@ class Inputs:
                 return FAILED, segment.error
             if source is None:
                 continue
-            if not segment.has_letters or is_value(source.text, ()) or not source.length:
+            if not segment.has_letters or VALUE.fullmatch(source.text) or not source.length:
                 segment.source = None
                 if source.text and not source.length:  # nothing is left after normalization
                     segment.kept = "".join(span.replacement for span in segment.spans)

@@ -26,7 +26,7 @@ _GROUPS = rf"\d{{1,3}}(?:[.,'’٬{_SPACES}]\d{{3}}|[.,] 000)+(?!\d)"
 # A number with thousands separators, a plain number with a fraction, or several numbers such as a
 # date. The digits of placeholders, "m2" and "m3" are not numbers.
 _NUMBER = re.compile(
-    rf"(?<!{BRACKET})(?<!\d)(?<!\d[.,])(?!(?:(?<=\bm)|(?<=[ckd]m))[23](?!\d))(?:"
+    rf"(?=\d)(?<!{BRACKET})(?<!\d)(?<!\d[.,])(?!(?:(?<=\bm)|(?<=[ckd]m))[23](?!\d))(?:"
     rf"(?P<groups>{_GROUPS})(?P<fraction>[.,٫]\d+)?(?![\d])"
     r"|(?P<parts>\d+(?P<mark>[-/:.])\d+(?:(?P=mark)\d+)+(?!\d))"
     # German also writes "6.30 Uhr".
@@ -196,7 +196,7 @@ def _read_number(
 
 
 def _with_ascii_digits(text: str) -> str:
-    if text.isascii():
+    if text.isascii() or "".join(filter(str.isdigit, text)).isascii():
         return text
     return "".join(str(unicodedata.digit(c)) if c.isdigit() else c for c in text)
 

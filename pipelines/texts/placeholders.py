@@ -174,7 +174,7 @@ def unmask(
         text = _wrap(text, masked, stand_ins=breaks, hidden=hidden)
     if masked.capitals:
         text = restore_capitals(text, masked.capitals)
-    if masked.entities:
+    if any(character in text for character in masked.entities):
         between = _PLACEHOLDERS.split(text)  # placeholders have odd indices
         between[::2] = ["".join(masked.entities.get(c, c) for c in each) for each in between[::2]]
         text = "".join(between)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,11 @@ _WORD = regex.compile(
     r"|[\p{L}\p{N}\p{M}_--[\p{Han}\p{Hiragana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+"
     r"(?:['’\u2010-](?=\p{L})[\p{L}\p{N}\p{M}_]+)*|\S",
     regex.V1,
+)
+# The same for texts without other scripts, marks and numerals; three times as fast.
+_FAST_WORD = re.compile(r"⟦\d+⟧|\w+(?:['’\u2010-](?=[^\W\d_])\w+)*|\S")
+_NOT_FAST = re.compile(
+    "[\x1c-\x1f²³¹¼-¾\u0300-\u036f\u0483-\u0489\u0530-\u1fff\u2070-⟥⟨-\U0010ffff]"
 )
 _ENDS = frozenset(".!?。！？")
 
@@ -83,7 +89,8 @@ def find_words(text: str, *, atoms: Sequence[str] = ()) -> list[tuple[int, int]]
     [(0, 1), (2, 5), (5, 6), (7, 10), (10, 11)]
     """
     if not any(atoms):
-        return [found.span() for found in _WORD.finditer(text)]
+        pattern = _WORD if _NOT_FAST.search(text) else _FAST_WORD
+        return [found.span() for found in pattern.finditer(text)]
     longest_first = sorted({each for each in atoms if each}, key=len, reverse=True)
     alternatives = "|".join(map(regex.escape, longest_first))
     pattern = regex.compile(f"{alternatives}|{_WORD.pattern}", regex.V1)

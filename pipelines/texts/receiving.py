@@ -86,7 +86,8 @@ def has_wrong_figures(segment: Segment, result: Translation, *, limits: Limits) 
     if made is None or segment.is_truncated or segment.kind is Kind.ATTRIBUTE:
         return False
     source, languages = segment.shown, limits.languages
-    if has_same_numbers(made.text, source=source, languages=languages):
+    segment.has_same_numbers = has_same_numbers(made.text, source=source, languages=languages)
+    if segment.has_same_numbers:
         return False
     if has_fraction(f"{source}\n{made.text}"):
         return False
@@ -141,6 +142,7 @@ def receive(
         score=made.score,
         is_complete=made.is_complete,
         unknown="".join(segment.source.unknown),
+        has_same_numbers=segment.has_same_numbers,
     )
     segment.flags = flag_sentence(sentence)
     if NUMBER in segment.flags and repairs_figures:

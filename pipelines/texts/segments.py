@@ -100,6 +100,7 @@ class Segment:
       is_corrected: Whether `kept` is a human translation.
       is_truncated: Whether the model translates only the beginning.
       is_unended: Whether the translation must not end with an added full stop.
+      has_same_numbers: Whether the best translation is known to have the same numbers.
       made: The best translation as the model gave it.
       hypotheses: The translations, best first, with everything that the model did not receive.
       flags: The flags of the best one, judged as the model saw it, each with its evidence.
@@ -120,6 +121,7 @@ class Segment:
     is_corrected: bool = False
     is_truncated: bool = False
     is_unended: bool = False
+    has_same_numbers: bool = False
     made: str = ""
     hypotheses: Sequence[Hypothesis] = ()
     flags: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -285,7 +287,7 @@ def _cut_block(
             parts = _cut_like(text, spans, parts)
     else:
         parts = _cut_markup_off(text, spans)
-    if is_wrapped:
+    if is_wrapped and len(parts) > 1:
         parts = tags.keep_pairs(parts, spans)
     return block.divide(parts)
 
@@ -299,7 +301,7 @@ def _spans_of_block(piece: str, block: Block, rules: Rules) -> list[Span]:
         role = "" if mark.role is Role.CODE else mark.role.value
         replacement = text if role == "" else mark.written or text
         marks.append(Span(start, end, replacement, role != "", role))
-    marks = tags.join_words(piece, marks)
+    marks = tags.join_words(piece, marks) if marks else marks
     spans = rules.protection.find(piece, rules.knows)
     terms: list[Span] = []
     if rules.glossary is not None:
@@ -313,7 +315,7 @@ def _spans_of_block(piece: str, block: Block, rules: Rules) -> list[Span]:
         return character in PLAIN_MARKS or rules.knows(character)
 
     marks = tags.add_spans(piece, marks, spans, is_known=is_known)
-    return tags.add_spans(piece, marks, terms)
+    return tags.add_spans(piece, marks, terms) if terms else marks
 
 
 def _attributes_of(whole: Segment, block: Block, rules: Rules) -> Iterator[Segment]:

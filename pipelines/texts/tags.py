@@ -104,7 +104,7 @@ def _is_markup(part: str, start: int, spans: Sequence[Span]) -> bool:
 def _find_pairs(spans: Sequence[Span]) -> list[tuple[Span, Span]]:
     """Return the opening and the closing tag of each pair."""
     tags = [span for span in spans if span.role in (Role.OPEN, Role.CLOSE)]
-    partners = find_partners([(Role(tag.role), tag.replacement) for tag in tags])
+    partners = find_partners([(tag.role, tag.replacement) for tag in tags])
     return [(tags[i], tags[j]) for i, j in partners.items() if i < j]
 
 
@@ -166,8 +166,8 @@ def spans_within(spans: Sequence[Span], start: int, end: int) -> list[Span]:
     >>> spans_within([Span(0, 3, "<p>"), Span(5, 8, "{x}")], 4, 9)
     [Span(start=1, end=4, replacement='{x}', is_markup=False, role='')]
     """
-    if not spans:
-        return []
+    if not spans or (start == 0 and spans[-1].end <= end):
+        return [*spans]
     first, last = (bisect.bisect_left(spans, i, key=lambda span: span.start) for i in (start, end))
     return [
         span._replace(start=span.start - start, end=span.end - start)

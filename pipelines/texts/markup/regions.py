@@ -274,7 +274,7 @@ def _link_partners(text: str, marks: list[Mark]) -> list[Mark]:
     return linked
 
 
-def find_partners(tags: Sequence[tuple[Role, str]]) -> dict[int, int]:
+def find_partners(tags: Sequence[tuple[str, str]]) -> dict[int, int]:
     """Return the index of the other tag of each pair.
 
     Args:
@@ -289,11 +289,11 @@ def find_partners(tags: Sequence[tuple[Role, str]]) -> dict[int, int]:
     stack: list[tuple[int, str]] = []  # the opening tags without a partner, with their names
     counts: dict[str, int] = collections.defaultdict(int)  # of these names
     for i, (role, text) in enumerate(tags):
-        if role is Role.OPEN:
+        if role == Role.OPEN:
             name = _name(text)
             stack.append((i, name))
             counts[name] += 1
-        elif role is Role.CLOSE and counts[name := _name(text)]:
+        elif role == Role.CLOSE and counts[name := _name(text)]:
             # A pair must not cross another pair, so the opening tags in between get no partner.
             while i not in partners:
                 j, other = stack.pop()
