@@ -19,7 +19,7 @@ KAFKA := .cache/kafka/.installed
 EXPANSION := .cache/expansion/.installed
 LINKS := .cache/links/tt
 # The commit that `make compare` compares with, unless COMMIT names another one.
-COMMIT ?= 95f6c535
+COMMIT ?= cb84cf81
 BEFORE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tt/before/$(shell git rev-parse --verify --quiet $(COMMIT)^{commit} 2> /dev/null)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
