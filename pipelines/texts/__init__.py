@@ -17,7 +17,7 @@ results      results, statuses, and the names of the added columns
 translating  translate texts, with a status, a score and flags
 explaining   explain a translation: segments, hypotheses, rules of flags
 word_links   find the words that belong together in a sentence and its translation
-placing      place inline tags around the words that belong together
+inline_tags  place inline tags around the words that belong together
 flags        the flags: names, order, rules, limits, and the usual values of a model
 numbers      compare the numbers of a sentence and its translation
 symbols      find lost symbols and identifiers

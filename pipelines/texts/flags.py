@@ -1,9 +1,8 @@
 """The flags of suspicious translations: their names, order, rules and limits.
 
-A flag means that a person should check the translation, which may still be right. To add a flag,
-write a rule and add a line to `TABLE`. docs/benchmarks.md reports how many errors each flag finds.
-A threshold without a reference comes from `tests/bench/flags.py`: it finds the most damaged
-translations while it flags almost no human translations.
+A flag means that a person should check the translation. To add a flag, write a rule and add a line
+to `TABLE`. A threshold without a reference comes from `tests/bench/flags.py`: it finds the most
+damaged translations while it flags almost no human translations (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -395,7 +394,7 @@ def _find_wrong_languages(texts: Sequence[WholeText]) -> list[str]:
 
 
 def _find_unrelated(texts: Sequence[WholeText]) -> list[str]:
-    from tt.pipelines.texts.similarity import cosines  # imported here for the same reason
+    from tt.pipelines.texts.similarity import cosines
 
     judged = [each for each in texts if each.limits.least_cosine is not None]
     found = cosines([each.source for each in judged], [each.translation for each in judged])

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 
 from tt.model.text.spans import BRACKET, PLACEHOLDER, PLACEHOLDERS, Span
 from tt.pipelines.texts.capitals import Capitals, find_capitals, restore_capitals, to_usual_case
+from tt.pipelines.texts.inline_tags import Links, Tag, place_tags
 from tt.pipelines.texts.markup.formats import Format
 from tt.pipelines.texts.markup.regions import Role
-from tt.pipelines.texts.placing import Links, Tag, place_tags
 from tt.pipelines.texts.segments import Masked, Rules, Segment
 from tt.pipelines.texts.sentences import LINE_BREAK
 

@@ -10,6 +10,7 @@ import regex
 from tt.model.engines.translator import Translation
 from tt.model.text.spans import BRACKET
 from tt.pipelines.texts.flags import NUMBER, Limits, Sentence, flag_sentence
+from tt.pipelines.texts.inline_tags import find_words, needs_links
 from tt.pipelines.texts.numbers import has_fraction, has_same_numbers, replace_wrong_number
 from tt.pipelines.texts.placeholders import (
     keeps_spans,
@@ -17,7 +18,6 @@ from tt.pipelines.texts.placeholders import (
     remove_placeholders,
     unmask,
 )
-from tt.pipelines.texts.placing import find_words, needs_links
 from tt.pipelines.texts.segments import Kind, Segment
 from tt.pipelines.texts.word_links import Linked, Pair
 

@@ -19,10 +19,10 @@ from tt.model.text.glossary import Glossary
 from tt.model.text.spans import Protection, Span
 from tt.pipelines.texts import tags
 from tt.pipelines.texts.capitals import Capitals
+from tt.pipelines.texts.inline_tags import Tag
 from tt.pipelines.texts.markup.entities import PLAIN_MARKS
 from tt.pipelines.texts.markup.formats import Format
 from tt.pipelines.texts.markup.regions import Block, Role
-from tt.pipelines.texts.placing import Tag
 from tt.pipelines.texts.sentences import LINE_BREAK, halve, split_sentences
 
 LETTER = regex.compile(r"\p{L}")  # letters of all scripts

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tt.model.engines.translator import Languages, ScoredText, Scorer, Translator
 from tt.pipelines.texts.calling import call_on_parts
-from tt.pipelines.texts.placing import Links, find_words
+from tt.pipelines.texts.inline_tags import Links, find_words
 
 _LEAST_DROP = 1.0  # in nats; a word that loses less in total has weaker links
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tt.model.engines.translator import ScoredText, Scorer
-from tt.pipelines.texts.placing import find_words
+from tt.pipelines.texts.inline_tags import find_words
 from tt.pipelines.texts.word_links import Pair, find_links
 
 LEXICON = {"el": "the", "coche": "car", "rojo": "red", "lee": "reads", "perro": "dog"}

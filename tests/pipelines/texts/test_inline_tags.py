@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tt.pipelines.texts.placing import Role, Tag, find_words, place_tags
+from tt.pipelines.texts.inline_tags import Role, Tag, find_words, place_tags
 
 _TAG = re.compile(r"<(/?)(\w+)(/?)>")
 
