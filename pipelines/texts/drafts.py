@@ -45,7 +45,7 @@ class Draft:
     @property
     def every(self) -> list[Segment]:
         """All segments; the texts in attributes come last."""
-        return [*self.segments, *self.attributes]
+        return [*self.segments, *self.attributes] if self.attributes else self.segments
 
     @property
     def sources(self) -> list[Input]:

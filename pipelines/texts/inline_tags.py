@@ -244,20 +244,21 @@ def _find_window(
     if (node.first, node.last) == (parent.first, parent.last) and not placed:
         return parent.start, parent.stop, True
     inside = sides.links[:, node.first : node.last].sum(1)  # [T]
-    worth = 2 * inside - sides.links.sum(1)  # positive if most of a word belongs to the pair
-    taken = np.ones(len(worth), np.bool_)
-    taken[parent.start : parent.stop] = False
-    for other in placed:
-        taken[other.start : other.stop] = True
-    if taken.all():
+    # Positive if most of a word belongs to the pair.
+    worth = (2 * inside - sides.links.sum(1)).tolist()
+    taken = [True] * len(worth)
+    for each, is_taken in [(parent, False), *((other, True) for other in placed)]:
+        taken[each.start : each.stop] = [is_taken] * (each.stop - each.start)
+    if all(taken):
         return None
     best, start, total = (0, 0, 0.0), parent.start, 0.0
     for j in range(parent.start, parent.stop):
         if taken[j] or total <= 0:
-            start, total = j + bool(taken[j]), 0.0
+            start, total = j + taken[j], 0.0
         if not taken[j]:
-            total += float(worth[j])
-            best = max(best, (start, j + 1, total), key=lambda each: each[2])
+            total += worth[j]
+            if total > best[2]:
+                best = (start, j + 1, total)
     start, stop, gain = best
     if gain <= 0:  # choose the word that depends on the pair most
         free = [j for j in range(parent.start, parent.stop) if not taken[j]]

@@ -289,7 +289,7 @@ def _cut_block(
         parts = _cut_markup_off(text, spans)
     if is_wrapped and len(parts) > 1:
         parts = tags.keep_pairs(parts, spans)
-    return block.divide(parts)
+    return block.divide(parts) if len(parts) > 1 or text.isspace() else [block]
 
 
 def _spans_of_block(piece: str, block: Block, rules: Rules) -> list[Span]:

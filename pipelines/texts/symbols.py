@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import regex
 
+from tt.model.text.spans import PLACEHOLDER
+
 # Symbols, numbers other than digits, characters for private use, and rare punctuation.
 _SYMBOL = regex.compile(
     r"[\p{S}\p{No}\p{Nl}\p{Co}\[\]{}_"
@@ -66,11 +68,13 @@ _MINUS = regex.compile(r"(?i)minus|moins|menos|meno\b|минус|负|負|零下|
 
 
 def _plain_pattern() -> str:
-    """Return a fast pattern for sentences of letters, which contain no symbol or identifier."""
+    """Return a fast pattern for sentences of words, which contain no symbol or identifier."""
     letters = [*map(chr, range(0x530))]
     upper, lower = ("".join(filter(test, letters)) for test in (str.isupper, str.islower))
     word = rf"[{upper}]*+[{lower}\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fa5]*+"
-    marks = r"(?:[ ,;!?'\"“”„‘’«»)–—…，、。！？；]++|[.:](?!\w)|(?<! )-|-(?= )|\((?!\)))++"
+    word = rf"(?:(?<![-–])[0-9]++|{word})"
+    marks = r"(?:[ ,;!?'\"“”„‘’«»)–—…，、。！？；]++|[.:](?!\w)|(?<! )-|-(?= )|\((?!\)))"
+    marks = rf"(?:{marks}|{PLACEHOLDER.pattern})++"
     return f"{word}(?:{marks}{word})*+"
 
 

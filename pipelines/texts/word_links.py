@@ -113,10 +113,10 @@ def _share(
     rows = [whole if isinstance(each, Exception) else each for each in without]
     scores = np.array([each.scores for each in rows]).T  # [tokens, G]
     lost = np.maximum(np.array(whole.scores)[:, None] - scores, 0)
-    starts = np.array([0, *whole.ends[:-1]])
-    ends = np.array(whole.ends)
+    starts = [0, *whole.ends[:-1]]
     for j, (start, end) in enumerate(words):
-        drops[j] = lost[(starts < end) & (ends > start)].sum(0)
+        first = bisect.bisect_right(whole.ends, start)
+        drops[j] = lost[first : bisect.bisect_left(starts, end)].sum(0)
     totals = drops.sum(1, keepdims=True)
     shares: Links = drops / np.maximum(totals, _LEAST_DROP)
     return shares

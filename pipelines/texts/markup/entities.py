@@ -49,6 +49,9 @@ def decode_entities(
     >>> decode_entities("Tom &amp; &uuml;", [], is_attribute=False)[0]
     'Tom & ü'
     """
+    needed = _ESCAPES | (_QUOTES if is_attribute else {})
+    if not any(character in piece for character in needed):
+        return piece, [*spans], needed
     parts: list[str] = []
     moved: list[Span] = []
     found: dict[str, str] = {}
@@ -76,6 +79,5 @@ def decode_entities(
             moved.append(span._replace(start=length, end=length + size))
             length += size
             end = span.end
-    needed = _ESCAPES | (_QUOTES if is_attribute else {})
     found = {c: name for c, name in needed.items() if c not in raw} | found
     return "".join(parts), moved, found
