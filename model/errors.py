@@ -217,6 +217,8 @@ def _has_type(value: Any, hint: Any) -> bool:
     if origin in (tuple, Sequence):
         is_text = isinstance(value, str | bytes)
         is_list = isinstance(value, origin) and not is_text
+        if is_list and all(isinstance(kind, type) for kind in typing.get_args(inner[0])):
+            value = {type(each): each for each in value}.values()  # one of each type is enough
         return is_list and all(_has_type(each, inner[0]) for each in value)
     if hint in (int, float):
         return isinstance(value, int | hint) and not isinstance(value, bool)
