@@ -298,12 +298,9 @@ def _find_gap(
         return gaps[0]
     if node.first >= parent.last:
         return gaps[-1]
-
-    def cost(gap: int) -> float:
-        wrong = after[parent.start : gap].sum() + before[gap : parent.stop].sum()
-        return float(wrong)
-
-    return min(gaps, key=cost)
+    # The links that cross each gap, less those that cross the first gap.
+    costs = np.cumsum([0.0, *(after - before)[parent.start : parent.stop]])
+    return min(gaps, key=lambda gap: float(costs[gap - parent.start]))
 
 
 class _Writer:
