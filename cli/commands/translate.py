@@ -99,7 +99,7 @@ def translate_command(
     report = LineReport()
     try:
         if is_explained:
-            explain_lines(sys.stdin.buffer, sys.stdout, model=text_model)
+            explain_lines(sys.stdin.buffer, sys.stdout.buffer, model=text_model)
             return
         with watch(report, source=sys.stdin, output=sys.stdout, stream=sys.stderr):
             translate_lines(

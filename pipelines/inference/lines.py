@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import IO
 
 from tt.model.engines.batching import begin_rows
@@ -123,26 +123,34 @@ def translate_lines(
         for text, number in zip(found.translations, numbers):  # noqa: B905 -- numbers are endless
             report.add(text, number=number)
             made += format_line(text, scored)
-        try:
-            output.write("".join(f"{line}\n" for line in made).encode())
-            output.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputError(
-                f"the translations cannot be written to stdout: {error.strerror}. Free some space, "
-                "or redirect stdout to another disk"
-            ) from error
+        _write(made, output)
         report.done += len(lines)
 
 
-def explain_lines(source: IO[bytes], output: IO[str], *, model: TextModel) -> None:
-    """Explain the translation of each line; see `explain`. A blank line ends each explanation."""
+def explain_lines(source: IO[bytes], output: IO[bytes], *, model: TextModel) -> None:
+    """Explain the translation of each line; see `explain`. A blank line ends each explanation.
+
+    Raises:
+      OutputError: The output cannot be written, for example because a disk is full.
+      BrokenPipeError: The reader of the output has closed it.
+    """
     for number, line in enumerate(source, 1):
-        text = line.rstrip(b"\r\n").decode(errors="replace")
-        output.write(f"line {number}: {text!r}\n")
-        output.writelines(f"{each}\n" for each in (*model.explain(text), ""))
+        text = line.rstrip(b"\r\n")
+        shown = text.decode(errors="backslashreplace")
+        _write([f"line {number}: {shown!r}", *model.explain(text), ""], output)
+
+
+def _write(lines: Iterable[str], output: IO[bytes]) -> None:
+    try:
+        output.write("".join(f"{line}\n" for line in lines).encode())
         output.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"the translations cannot be written to stdout: {error.strerror}. Free some space, "
+            "or redirect stdout to another disk"
+        ) from error
 
 
 def format_line(text: TranslatedText, scored: int) -> list[str]:

@@ -129,7 +129,7 @@ class TextModel:
         """Return the sentences of texts; see `find_sentences`."""
         return find_sentences(texts, **self._settings)
 
-    def explain(self, text: str) -> Iterator[str]:
+    def explain(self, text: str | bytes) -> Iterator[str]:
         """Yield lines that explain the translation of a text; see `explain`."""
         return explain(
             text,

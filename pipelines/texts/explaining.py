@@ -8,15 +8,16 @@ from tt.model.engines.translator import Translation, Translator
 from tt.model.text.glossary import Glossary
 from tt.model.text.spans import PLACEHOLDERS
 from tt.pipelines.texts.batch import Batch
+from tt.pipelines.texts.calling import encode_text
 from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.known import Memory
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.segments import Segment
-from tt.pipelines.texts.translating import translate_texts
+from tt.pipelines.texts.translating import read_cells, translate_texts
 
 
 def explain(
-    text: str,
+    text: str | bytes,
     *,
     translator: Translator,
     options: TextOptions,
@@ -26,14 +27,16 @@ def explain(
 ) -> Iterator[str]:
     """Yield lines that explain the translation of a text; see `translate_texts`."""
     batch = Batch(translator, options, glossary=glossary, limits=limits, memory=memory)
-    [draft] = batch.translate([text])
-    yield f"format: {draft.format.name}"
-    for segment in sorted(
-        [*draft.every, *draft.replaced], key=lambda each: (each.start, -each.end)
-    ):
-        replaced = ", replaced by its fragments" if segment in draft.replaced else ""
-        yield f"{segment.start}-{segment.end} {segment.kind.value}{replaced}: {segment.text!r}"
-        yield from (f"    {line}" for line in _explain_segment(segment, batch))
+    texts, _ = read_cells([encode_text(text)])
+    for draft in batch.translate([*texts.values()]):
+        yield f"format: {draft.format.name}"
+        for segment in sorted(
+            [*draft.every, *draft.replaced], key=lambda each: (each.start, -each.end)
+        ):
+            replaced = ", replaced by its fragments" if segment in draft.replaced else ""
+            kind = f"{segment.kind.value}{replaced}"
+            yield f"{segment.start}-{segment.end} {kind}: {segment.text!r}"
+            yield from (f"    {line}" for line in _explain_segment(segment, batch))
     [found] = translate_texts(
         [text],
         translator=translator,

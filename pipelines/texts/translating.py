@@ -76,7 +76,7 @@ def translate_texts(
     """
     batch = Batch(translator, options, glossary=glossary, limits=limits, memory=memory)
     encoded = [encode_text(cell) for cell in cells]
-    texts, decided = _read(encoded)
+    texts, decided = read_cells(encoded)
     corrections = batch.known.find_corrections(texts.values())
     for cell, text in texts.items():
         if text in corrections:
@@ -148,7 +148,7 @@ def find_sentences(
       memory: The translation memory, if there is one; its human translations need no input.
     """
     batch = Batch(translator, options, glossary=glossary, limits=None, memory=memory)
-    texts, _ = _read(cells)
+    texts, _ = read_cells(cells)
     foreign = set() if options.on_wrong_language == FLAG else _find_foreign(texts, options=options)
     rest = [text for cell, text in texts.items() if cell not in foreign]
     corrections = batch.known.find_corrections(rest)
@@ -180,7 +180,7 @@ def _find_prose(text: str, *, options: TextOptions) -> str:
     return " ".join(parts)
 
 
-def _read(
+def read_cells(
     cells: Sequence[bytes | None],
 ) -> tuple[dict[bytes, str], dict[bytes | None, TranslatedText]]:
     """Return the distinct texts, and the results of other cells, which are not texts."""

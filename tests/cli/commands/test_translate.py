@@ -105,13 +105,14 @@ def test_hypotheses_are_lines_with_score_and_text():
 
 
 def test_each_line_is_explained():
-    output = io.StringIO()
+    output = io.BytesIO()
     model = TextModel(translator=Reverser(), options=TextOptions())
-    explain_lines(io.BytesIO(b"ab\n\xff\n"), output, model=model)
-    first, second, rest = output.getvalue().split("\n\n")
-    assert first.splitlines()[0] == "line 1: 'ab'"
-    assert first.splitlines()[-3:] == ["translation: 'ba'", "status: ok", "flags: none"]
-    assert second.splitlines()[0] == "line 2: '\ufffd'"
+    explain_lines(io.BytesIO("abé\n".encode() + b"\xff\n"), output, model=model)
+    first, second, rest = output.getvalue().decode().split("\n\n")
+    assert first.splitlines()[0] == "line 1: 'abé'"
+    assert first.splitlines()[-3:] == ["translation: 'éba'", "status: ok", "flags: none"]
+    assert second.splitlines()[0] == r"line 2: '\\xff'"
+    assert second.splitlines()[-2].startswith("status: failed (not UTF-8")
     assert rest == ""
 
 
@@ -123,8 +124,9 @@ def test_line_breaks_in_a_translation_become_spaces():
     assert format_line(cell, 1) == ["-1.000000 ||| a b"]
 
 
-def test_full_disk_is_an_error_on_one_line(trained_toy, tmp_path):
-    command = ("translate", "--model", trained_toy.run)
+@pytest.mark.parametrize("options", [(), ("--explain",)])
+def test_full_disk_is_an_error_on_one_line(trained_toy, tmp_path, options):
+    command = ("translate", "--model", trained_toy.run, *options)
     ended = run_command(*command, folder=tmp_path, text="a b\n", stdout="/dev/full")
     assert (ended.returncode, ended.stderr) == (
         2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from fakes import Reverser
 
 from tt.model.engines.translator import Hypothesis, Translation
@@ -67,3 +68,11 @@ def test_text_without_a_translation_has_a_reason():
         "status: unknown (4 of 4 letters and symbols are unknown to the model)",
         "flags: none",
     ]
+
+
+@pytest.mark.parametrize("text", [b"a\xffb <b>c</b>", "a\ud800b <b>c</b>"])
+def test_text_that_is_not_utf_8_has_only_a_status(text):
+    lines = explained(text)
+    assert lines[0] == "translation: None"
+    assert lines[1].startswith("status: failed (not UTF-8")
+    assert lines[2:] == ["flags: none"]
