@@ -55,8 +55,8 @@ class Draft:
     @property
     def prose(self) -> tuple[str, str]:
         """The translated sentences, and their best translations, as the model saw them."""
-        seen = [(each.shown, each.made) for each in self.segments if each.hypotheses]
-        return " ".join(own for own, _ in seen), " ".join(made for _, made in seen)
+        seen = [each for each in self.segments if each.hypotheses]
+        return " ".join([each.shown for each in seen]), " ".join([each.made for each in seen])
 
     def find_unended(self) -> None:
         """Find the segments whose translations must not end with an added full stop."""

@@ -145,16 +145,14 @@ def needs_links(tags: Sequence[Tag], source_words: Sequence[tuple[int, int]]) ->
 
     Tags at both ends of a sentence stay there, so they need no links.
     """
-    count = len(source_words)
-    top = _build_tree(tags, source_words)
-    nodes = list(top.children)
-    while nodes:
-        node = nodes.pop()
-        is_whole = (node.first, node.last) == (0, count)
-        if not is_whole and (node.is_pair or node.first not in (0, count)):
-            return True
-        nodes += node.children
-    return False
+    starts, ends = ([word[side] for word in source_words] for side in (0, 1))
+    places = (
+        bisect.bisect_left(starts, tag.place)
+        if tag.role is Role.CLOSE
+        else bisect.bisect_right(ends, tag.place)
+        for tag in tags
+    )
+    return any(place not in (0, len(source_words)) for place in places)
 
 
 def _build_tree(

@@ -89,7 +89,7 @@ class Inputs:
     def _fill(self, drafts: Sequence[Draft]) -> None:
         """Use human translations of sentences, and prepare the other segments for the model."""
         worded = [each for draft in drafts for each in draft.every if each.is_worded]
-        corrections = self._known.find_corrections(dict.fromkeys(each.text for each in worded))
+        corrections = self._known.find_corrections(each.text for each in worded)
         for segment in worded if corrections else ():
             segment.kept = corrections.get(segment.text)
             segment.is_corrected = segment.kept is not None

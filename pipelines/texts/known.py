@@ -152,7 +152,7 @@ class Translations:
         """Return the human translations of texts that the memory contains."""
         if self._memory is None:
             return {}
-        return self._memory.find_corrections(texts, languages=self.languages)
+        return self._memory.find_corrections(dict.fromkeys(texts), languages=self.languages)
 
     def learned(self, flags: Mapping[str, Iterable[str]]) -> tuple[Learned, ...]:
         """Return the new translations of the model, with the flags of their best hypotheses."""

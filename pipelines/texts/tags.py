@@ -139,7 +139,7 @@ def join_words(piece: str, spans: Sequence[Span]) -> list[Span]:
             while piece[end : end + 1].isalnum():
                 end += 1
             joined.append(Span(start, end, piece[start:end]))
-    return add_spans(piece, unite(piece, joined), spans)
+    return add_spans(piece, unite(piece, joined), spans) if joined else [*spans]
 
 
 def replace_spans(text: str, spans: Sequence[Span]) -> str:

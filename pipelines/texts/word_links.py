@@ -116,7 +116,7 @@ def _share(
     starts = [0, *whole.ends[:-1]]
     for j, (start, end) in enumerate(words):
         first = bisect.bisect_right(whole.ends, start)
-        drops[j] = lost[first : bisect.bisect_left(starts, end)].sum(0)
+        drops[j] = sum(lost[first : bisect.bisect_left(starts, end)])
     totals = drops.sum(1, keepdims=True)
     shares: Links = drops / np.maximum(totals, _LEAST_DROP)
     return shares
