@@ -104,6 +104,8 @@ class Draft:
         """Return the translation of a segment that the model does not translate."""
         if segment.kept is not None:
             return segment.kept
+        if not segment.spans:
+            return segment.text
         return replace_spans(segment.text, [*self._written_spans(segment)])
 
     def join(self, chosen: Mapping[int, Hypothesis]) -> str:

@@ -102,7 +102,8 @@ class Inputs:
 
     def _fit_spans(self, segment: Segment, draft: Draft) -> list[Segment]:
         """Cut a sentence with more spans than the model can place around its spans."""
-        if not segment.is_worded or self._rules.can_place(segment.text, segment.kept_spans):
+        spans = segment.kept_spans if segment.is_worded else ()
+        if not spans or self._rules.can_place(segment.text, spans):
             return [segment]
         return self.cut_around(segment, draft)
 

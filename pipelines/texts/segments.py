@@ -367,7 +367,7 @@ def _cut_markup_off(text: str, spans: Sequence[Span]) -> list[str]:
 
 def _without_spans(text: str, spans: Sequence[Span], *, is_wrapped: bool = False) -> str:
     """Return a text of the same length, with spaces instead of markup and X in other spans."""
-    if is_wrapped:
+    if is_wrapped and len(text.splitlines()) > 1:
         text = _join_lines(text)
     shown = []
     for span in spans:

@@ -212,7 +212,7 @@ def _build_block(text: str, start: int, end: int, pieces: Sequence[Piece]) -> li
         for piece in pieces[first:last]
         if piece.role is not None
     ]
-    if _BETWEEN.search(text, start, end):
+    if "&" in bare or len(bare.splitlines()) > 1:  # `_BETWEEN` can match
         gaps = list(_find_gaps(start, end, marks))
         marks = sorted([*marks, *(mark for gap in gaps for mark in _find_between(text, *gap))])
     if not any(_has_word(text[first:last]) for first, last in _find_gaps(start, end, marks)):
