@@ -140,19 +140,13 @@ def place_tags(
     return _Writer(target, target_words).write(top), is_clear
 
 
-def needs_links(tags: Sequence[Tag], source_words: Sequence[tuple[int, int]]) -> bool:
+def needs_links(tags: Sequence[Tag], source: str) -> bool:
     """Return whether links are necessary to place the tags.
 
     Tags at both ends of a sentence stay there, so they need no links.
     """
-    starts, ends = ([word[side] for word in source_words] for side in (0, 1))
-    places = (
-        bisect.bisect_left(starts, tag.place)
-        if tag.role is Role.CLOSE
-        else bisect.bisect_right(ends, tag.place)
-        for tag in tags
-    )
-    return any(place not in (0, len(source_words)) for place in places)
+    first, last = len(source) - len(source.lstrip()), len(source.rstrip())
+    return any(first < tag.place < last for tag in tags)
 
 
 def _build_tree(

@@ -10,7 +10,7 @@ import regex
 from tt.model.engines.translator import Translation
 from tt.model.text.spans import BRACKET
 from tt.pipelines.texts.flags import NUMBER, Limits, Sentence, flag_sentence
-from tt.pipelines.texts.inline_tags import find_words, needs_links
+from tt.pipelines.texts.inline_tags import needs_links
 from tt.pipelines.texts.numbers import has_fraction, has_same_numbers, replace_wrong_number
 from tt.pipelines.texts.placeholders import (
     keeps_spans,
@@ -39,7 +39,7 @@ def find_pair(segment: Segment, text: str) -> Pair | None:
         return None
     if not keeps_spans(text, masked):
         return None
-    if not needs_links(masked.tags, find_words(masked.text, atoms=masked.exact)):
+    if not needs_links(masked.tags, masked.text):
         return None
     cuts = tuple(tag.place for tag in masked.tags)
     return Pair(masked.text, _end_like_source(segment, text), masked.exact, cuts)

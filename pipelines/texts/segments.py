@@ -374,7 +374,7 @@ def _without_spans(text: str, spans: Sequence[Span], *, is_wrapped: bool = False
         filling = (" " if span.is_markup else "X") * (span.end - span.start)
         if is_wrapped and span.role == Role.VOID and _BREAK.match(span.replacement):
             filling = "\n" + filling[1:]
-        shown.append(span._replace(replacement=filling))
+        shown.append(Span(span.start, span.end, filling))
     return tags.replace_spans(text, shown)
 
 

@@ -170,7 +170,7 @@ def spans_within(spans: Sequence[Span], start: int, end: int) -> list[Span]:
         return [*spans]
     first, last = (bisect.bisect_left(spans, i, key=lambda span: span.start) for i in (start, end))
     return [
-        span._replace(start=span.start - start, end=span.end - start)
+        Span(span.start - start, span.end - start, *span[2:])
         for span in spans[first:last]
         if span.end <= end
     ]

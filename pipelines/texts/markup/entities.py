@@ -76,7 +76,7 @@ def decode_entities(
         if span:
             parts.append(piece[span.start : span.end])
             size = span.end - span.start
-            moved.append(span._replace(start=length, end=length + size))
+            moved.append(Span(length, length + size, *span[2:]))
             length += size
             end = span.end
     found = {c: name for c, name in needed.items() if c not in raw} | found

@@ -73,7 +73,6 @@ class Mark(NamedTuple):
     # Start and end of each attribute value to translate, such as `alt`, without its quotes.
     attributes: tuple[tuple[int, int], ...] = ()
     written: str = ""  # the mark in the translation, if it differs
-    partner: int | None = None  # index of the other tag of a pair among the marks of the block
 
 
 class Block(NamedTuple):
@@ -217,7 +216,7 @@ def _build_block(text: str, start: int, end: int, pieces: Sequence[Piece]) -> li
         marks = sorted([*marks, *(mark for gap in gaps for mark in _find_between(text, *gap))])
     if not any(_has_word(text[first:last]) for first, last in _find_gaps(start, end, marks)):
         return _attribute_blocks(pieces)
-    block = Block(start, end, tuple(_link_partners(text, marks)))
+    block = Block(start, end, tuple(_keep_mentioned(text, marks)))
     before, after = (_attribute_blocks(outside) for outside in (pieces[:first], pieces[last:]))
     return [*before, block, *after]
 
@@ -259,19 +258,19 @@ def _find_between(text: str, start: int, end: int) -> Iterator[Mark]:
         yield Mark(found.start(), found.end(), role)
 
 
-def _link_partners(text: str, marks: list[Mark]) -> list[Mark]:
-    """Return the marks with their partners."""
-    tags = [i for i, mark in enumerate(marks) if mark.role in (Role.OPEN, Role.CLOSE)]
-    if not tags:
+def _keep_mentioned(text: str, marks: list[Mark]) -> list[Mark]:
+    """Turn escaped tags without a partner into words, because the text mentions them."""
+    tags = [mark for mark in marks if mark.role in (Role.OPEN, Role.CLOSE)]
+    if not any(text.startswith("&lt;", tag.start) for tag in tags):
         return marks
-    partners = find_partners([(marks[i].role, text[marks[i].start : marks[i].end]) for i in tags])
-    linked = marks.copy()
-    for k, i in enumerate(tags):
-        if k in partners:
-            linked[i] = marks[i]._replace(partner=tags[partners[k]])
-        elif text.startswith("&lt;", marks[i].start):
-            linked[i] = marks[i]._replace(role=Role.CODE)  # a word that the text mentions
-    return linked
+    partners = find_partners([(tag.role, text[tag.start : tag.end]) for tag in tags])
+    lone = {tag.start for k, tag in enumerate(tags) if k not in partners}
+    return [
+        mark._replace(role=Role.CODE)
+        if mark.start in lone and text.startswith("&lt;", mark.start)
+        else mark
+        for mark in marks
+    ]
 
 
 def find_partners(tags: Sequence[tuple[str, str]]) -> dict[int, int]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tt.pipelines.texts.markup.formats import FORMATS, HTML, MARKDOWN, PLAIN, detect_format
-from tt.pipelines.texts.markup.regions import Block, Role
+from tt.pipelines.texts.markup.regions import Block, Role, find_partners
 
 # Parts of texts, including unclosed and misplaced ones.
 MARKUP = st.sampled_from(
@@ -227,15 +227,11 @@ def test_segments_and_marks_are_in_order_and_disjoint(text, name):
     for segment in FORMATS[name].find_segments(text):
         assert position <= segment.start <= segment.end <= len(text)
         position = segment.start
-        for i, mark in enumerate(segment.marks):
+        for mark in segment.marks:
             assert position <= mark.start < mark.end <= segment.end
             position = mark.end
             for start, end in mark.attributes:
                 assert mark.start < start < end < mark.end
-            if mark.partner is not None:
-                other = segment.marks[mark.partner]
-                assert other.partner == i
-                assert {mark.role, other.role} == {Role.OPEN, Role.CLOSE}
         position = segment.end
         if name in (MARKDOWN, HTML):
             content = text[segment.start : segment.end]
@@ -272,14 +268,16 @@ def test_only_formats_with_marks_decode_entities():
         ("**a *b*** [c](u)", MARKDOWN, [("**", "**"), ("*", "*"), ("[", "](u)")]),
     ],
 )
-def test_marks_know_their_partners(text, name, pairs):
+def test_pairs_of_tags(text, name, pairs):
     [segment] = FORMATS[name].find_segments(text)
-    found = [
-        tuple(text[each.start : each.end] for each in (mark, segment.marks[mark.partner]))
+    tags = [
+        (mark.role, text[mark.start : mark.end])
         for mark in segment.marks
-        if mark.partner is not None and mark.role is Role.OPEN
+        if mark.role in (Role.OPEN, Role.CLOSE)
     ]
-    assert found == pairs
+    partners = sorted(find_partners(tags).items())
+    assert [(tags[i][1], tags[j][1]) for i, j in partners if i < j] == pairs
+    assert all(text in pairs[0] for _, text in tags if text.startswith("&lt;"))
 
 
 LONG = [
