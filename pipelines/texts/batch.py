@@ -14,7 +14,7 @@ from tt.pipelines.texts.flags import PIECES, Limits
 from tt.pipelines.texts.inputs import Inputs, Placed, open_drafts
 from tt.pipelines.texts.known import Memory, Translations
 from tt.pipelines.texts.options import TRUNCATE, TextOptions
-from tt.pipelines.texts.receiving import find_pair, has_wrong_figures, keeps_all_spans, receive
+from tt.pipelines.texts.receiving import find_kept, find_pair, has_wrong_figures, receive
 from tt.pipelines.texts.results import FAILED
 from tt.pipelines.texts.segments import Kind, Segment
 from tt.pipelines.texts.word_links import find_links
@@ -88,10 +88,11 @@ class Batch:
             result = segment.source and self.known.found[segment.source.text]
             if not isinstance(result, Translation):
                 continue
-            if not any(keeps_all_spans(segment, each.text) for each in result.hypotheses):
+            made = find_kept(segment, result)
+            if made is None:
                 lost.append(_Again(draft, segment, self.inputs.cut_around(segment, draft)))
             elif self._options.protection.protect and has_wrong_figures(
-                segment, result, limits=self.limits
+                segment, made, limits=self.limits
             ):
                 wrong.append(_Again(draft, segment, self.inputs.protect_figures(segment, draft)))
         again = [*lost, *wrong]
@@ -116,11 +117,8 @@ class Batch:
         if segment.source is None:
             return True
         result = self.known.found[segment.source.text]
-        return (
-            isinstance(result, Translation)
-            and any(keeps_all_spans(segment, each.text) for each in result.hypotheses)
-            and not has_wrong_figures(segment, result, limits=self.limits)
-        )
+        made = find_kept(segment, result) if isinstance(result, Translation) else None
+        return made is not None and not has_wrong_figures(segment, made, limits=self.limits)
 
     def _receive(self, drafts: Sequence[Draft]) -> None:
         """Give the segments their translations, with everything that the model did not get."""

@@ -119,11 +119,9 @@ def keeps_spans(text: str, masked: Masked) -> bool:
     >>> keeps_spans("¡Hola, ⟦1⟧!", Masked("Hi ⟦1⟧!", replacements=("{name}",)))
     True
     """
-    if not masked.replacements and not masked.exact:  # most sentences, and three times each
-        return True
-    wanted = PLACEHOLDERS[: len(masked.replacements)]
-    if masked.replacements and sorted(PLACEHOLDER.findall(text)) != [*wanted]:
-        return False
+    if not masked.exact:
+        wanted = PLACEHOLDERS[: len(masked.replacements)]
+        return not wanted or sorted(PLACEHOLDER.findall(text)) == [*wanted]
     counts = collections.Counter(masked.exact)
     return all(
         text.count(span) == masked.text.count(span) >= count for span, count in counts.items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import regex
 
-from tt.model.engines.translator import Translation
+from tt.model.engines.translator import Hypothesis, Translation
 from tt.model.text.spans import BRACKET
 from tt.pipelines.texts.flags import NUMBER, Limits, Sentence, flag_sentence
 from tt.pipelines.texts.inline_tags import needs_links
@@ -25,10 +25,15 @@ _END = regex.compile(r"\s*[.。।۔!！?？…]+(?=[\"'”“»]*$)")
 _FULL_STOP = regex.compile(r"(?<![.。])[.。।۔]$")
 
 
-def keeps_all_spans(segment: Segment, text: str) -> bool:
+def _keeps_all_spans(segment: Segment, text: str) -> bool:
     """Return whether a translation keeps all spans, which only a truncated source may lack."""
     masked = segment.masked
     return masked is None or segment.is_truncated or keeps_spans(text, masked)
+
+
+def find_kept(segment: Segment, result: Translation) -> Hypothesis | None:
+    """Return the best translation that keeps all spans."""
+    return next((each for each in result.hypotheses if _keeps_all_spans(segment, each.text)), None)
 
 
 def find_pair(segment: Segment, text: str) -> Pair | None:
@@ -70,7 +75,7 @@ def _put_back(
       or repeated.
     """
     masked = segment.masked
-    if not keeps_all_spans(segment, text):
+    if not _keeps_all_spans(segment, text):
         return None
     if masked is None or masked.is_bare:
         text = text if BRACKET in segment.text else remove_placeholders(text)
@@ -80,10 +85,9 @@ def _put_back(
     return text, is_clear and is_certain
 
 
-def has_wrong_figures(segment: Segment, result: Translation, *, limits: Limits) -> bool:
+def has_wrong_figures(segment: Segment, made: Hypothesis, *, limits: Limits) -> bool:
     """Return whether the best translation has figures that `receive` cannot correct."""
-    made = next((h for h in result.hypotheses if keeps_all_spans(segment, h.text)), None)
-    if made is None or segment.is_truncated or segment.kind is Kind.ATTRIBUTE:
+    if segment.is_truncated or segment.kind is Kind.ATTRIBUTE:
         return False
     source, languages = segment.shown, limits.languages
     segment.has_same_numbers = has_same_numbers(made.text, source=source, languages=languages)
