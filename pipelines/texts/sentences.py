@@ -70,6 +70,9 @@ _LINE_MARKS = re.compile(r"\s*(?:(?:[-*+•‣◦▪▸►·●○■□–—]|
 # A text that is longer than a window is therefore cut in windows.
 _SLOW_STOP = re.compile("[։؟۔።፧။]")
 _SLOW_WINDOW, _LONGEST_WINDOW = 1000, 4000  # characters for one call of sentencex
+# In longer white space, sentencex ends no sentence, or two. Tags are white space here.
+_MOST_SPACES = " " * 20
+_LONG_SPACE = re.compile(f"(?<={_MOST_SPACES}) +")
 _CHARACTER = regex.compile(r"\X")  # a grapheme: a character with its combining marks
 
 # Scripts without spaces between words, their punctuation, and full-width forms.
@@ -124,9 +127,21 @@ def _split_line(line: str, *, code: str) -> list[str]:
     shown = line[first:]
     if not shown.isprintable():  # it may contain white space other than " "
         shown = shown.translate(_PLAIN_SPACE)
-    for cut in _find_cuts(shown, code=code):
-        parts += _split_off_space(line[start : first + cut])
-        start = first + cut
+    long_spaces: list[tuple[int, int]] = []
+    if _MOST_SPACES in shown:
+        long_spaces = [found.span() for found in _LONG_SPACE.finditer(shown)][::-1]
+    removed = 0  # spaces between `first` and `start` that `_find_cuts` did not receive
+    for cut in _find_cuts(_LONG_SPACE.sub("", shown) if long_spaces else shown, code=code):
+        while long_spaces and long_spaces[-1][0] <= cut + removed:
+            before, after = long_spaces.pop()
+            removed += after - before
+        end = first + cut + removed
+        for part in _split_off_space(line[start:end]):
+            if parts and parts[-1].isspace() and part.isspace():
+                parts[-1] += part
+            else:
+                parts.append(part)
+        start = end
     return parts
 
 

@@ -128,6 +128,17 @@ def test_only_added_marks_are_removed_before_spans(text, wanted, split):
     assert made.translation == f"{wanted} {NAMES}"
 
 
+@pytest.mark.parametrize("end", [".", "!", "?", "...", '."', "?!"])
+@pytest.mark.parametrize("length", [1, 10, 30, 100, 5000])
+def test_long_tag_after_a_sentence_stays_whole(end, length):
+    translator = Dictionary()
+    tag = f'<a href="/{"x" * length}" title="the dog" id="b c">'
+    found = translation_of(f"<p>The big dog runs{end} {tag}She</a> smiles.</p>", translator)
+    wanted = tag.replace("the dog", "El perro")
+    assert found == f"<p>El perro grande corre{end} {wanted}Ella</a> sonríe.</p>"
+    assert {f"The big dog runs{end}", "She smiles."} <= {*translator.translated}
+
+
 # --- the glossary in markup ------------------------------------------------------------------
 
 TERMS = Glossary({"book": "tomo", "red car": "bólido"}, {"tea": "infusión"})
