@@ -63,7 +63,7 @@ _TEXTS = {
 
 _NONE = (
     "In 2010, 2011 and 2012 we met 10 people.",
-    "12345xy, 10000x, A4, USB-C, T-shirts and AC/DC",
+    "12345xy, 10000x, USB-C, T-shirts and AC/DC",
     "if a <b then c> d",
     "1 mi amigo, 3 ha ha, 10 W street, 5 l of it",
     "100 people; the 1990s; 19:30; page 3 of 5; 3.14; 1/2",
@@ -76,7 +76,7 @@ _NONE = (
 
 def ascii_only(character):
     """Stand in for a vocabulary without symbols beyond ASCII."""
-    return character.isascii() and character not in "|<"
+    return character.isascii() and character not in "|</&"
 
 
 EXAMPLES = [(kind, example) for kind in KINDS for example in kind.examples]
