@@ -17,7 +17,7 @@ from tt.model.text.spans import PLACEHOLDER
 
 # Symbols, numbers other than digits, characters for private use, and rare punctuation.
 _SYMBOL = regex.compile(
-    r"[\p{S}\p{No}\p{Nl}\p{Co}\[\]{}_"
+    r"[\p{S}\p{No}\p{Nl}\p{Co}\[\]{}_⌈-⌋⟦-⟯"
     r"[\p{Po}--\p{Terminal_Punctuation}--\p{Quotation_Mark}&&\p{Script=Common}]"
     r"--[%％&＆/／¡¿·・･‧‥…]]",  # languages exchange these characters
     regex.V1,
@@ -52,11 +52,17 @@ _BREAK = re.compile(r"[\s-]")
 # A mutation or a prefix before a capital, as in the Irish "gCoimisiún".
 _PREFIXED = frozenset(["ga", "gd", "zu", "xh", "ss", "nd", "nr"])
 _IDENTIFIER = regex.compile(
-    r"[_@#\\]|://|::|\(\)$|\p{L}:\d|(?<!\d)%\p{L}"  # @name, std::move, run(), localhost:80, %s
-    r"|^[.~]{0,2}/\p{L}"  # /usr
+    r"[_@#\\]|://|::|\(\)$|\p{L}:\d|(?<!\d)%[\p{L}%(]"  # @name, std::move, run(), localhost:80, %s
+    r"|&&|(?<!\w)&(?!amp|quot|[lg]t)\w|^[!:]\p{L}|^\?[:=!<]|^//|/\*|\*/"  # !VAR
+    r"|^\p{Lu}{2}&\p{Lu}{1,2}$|^\p{Lu}{1,5}/\p{Lu}{1,5}$"  # AT&T, CI/CD
+    r"|^[.~]{0,2}/\p{L}|\.\p{Ll}+/"  # /usr, t.me/a
     r"|[\p{L}\d]{2}\.\p{Ll}{2}|\p{Lu}{2}\.\p{Lu}{2}|^\.\p{L}{2}"  # Node.js, WWW.AB.COM, .NET
+    r"|\p{L}\.\p{L}+\.\p{L}{2}|\p{Ll}\.\p{Lu}{3}|^\p{Ll}{2}-\p{Lu}{2}$"  # www.Ab.Org, en-US
+    r"|^(?:application|audio|image|text|video)/\p{Ll}|^/?[ur]/\w"
+    r"|^\p{Ll}+:\p{Ll}+$|\d:\d\d:\d\d[.,]\d"
 )
 _OPTION = regex.compile(r"(?<!\S)(?:--\p{L}[\w-]*|-\p{L}(?![\p{L}\d]))")
+_EMOTICON = regex.compile(r"(?<!\S)[:;=8]['’]?-?[()|DP](?!\w)|:\p{Ll}+:")
 # A number with two dots, unless it is a date or has dots between thousands.
 _VERSION = regex.compile(
     r"(?<![\d.])(?!\d{1,3}(?:\.\d{3})+(?!\.?\d))"
@@ -73,7 +79,9 @@ def _plain_pattern() -> str:
     upper, lower = ("".join(filter(test, letters)) for test in (str.isupper, str.islower))
     word = rf"[{upper}]*+[{lower}\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fa5]*+"
     word = rf"(?:(?<![-–])[0-9]++|{word})"
-    marks = r"(?:[ ,;!?'\"“”„‘’«»)–—…，、。！？；]++|[.:](?!\w)|(?<! )-|-(?= )|\((?!\)))"
+    marks = (
+        r"(?:[ ,?'\"“”„‘’«»)–—…，、。！？；]++|[.:;](?![\w(|)-])|!(?!\w)|(?<! )-|-(?= )|\((?!\)))"
+    )
     marks = rf"(?:{marks}|{PLACEHOLDER.pattern})++"
     return f"{word}(?:{marks}{word})*+"
 
@@ -152,9 +160,10 @@ def _is_exchanged(symbol: str, text: str) -> bool:
 def _find_identifiers(text: str) -> Iterator[str]:
     yield from _OPTION.findall(text)
     yield from _VERSION.findall(text)
+    yield from _EMOTICON.findall(text)
     for word in _TOKEN.findall(text):
-        is_call = word.endswith("()")
-        token = word if is_call else word.rstrip(".:!?…)*[]").lstrip("(*[]…")
+        token = word.rstrip(".:!?…*")
+        token = token if token.endswith("()") else token.rstrip(".:!?…)*[]").lstrip("(*[]…")
         is_path = token.count("/") > 1 and any(map(str.isalpha, token))
         if is_path or _IDENTIFIER.search(token):
             yield token

@@ -29,6 +29,8 @@ IDENTIFIERS = [
     "localhost:8080", "run()", "<|im_start|>", "<|endoftext|>", "[INST]", "[/INST]", "<s>", "C++",
     "C#", "a=b", "--verbose", "-v", "10^6", "-5", "−5", "+5", "±5", "U+2192", "1e5", "B2B", "{x}",
     "550e8400-e29b-41d4-a716-446655440000", "ann@example.com", "$HOME", "%s", "5G", "q?a=1&b=2",
+    "t.me/channel", "text/html", "&ref", "!VAR!", ":name", "CI/CD", "AT&T", "about:blank", "%%",
+    "r/python", ":-)", "a && b", "// x", "www.Ab.Org", "photo.HEIC",
 ]  # fmt: skip
 
 
