@@ -17,7 +17,7 @@ from tt.model.text.spans import PLACEHOLDER
 
 # Symbols, numbers other than digits, characters for private use, and rare punctuation.
 _SYMBOL = regex.compile(
-    r"[\p{S}\p{No}\p{Nl}\p{Co}\[\]{}_⌈-⌋⟦-⟯"
+    r"[\p{S}\p{No}\p{Nl}\p{Co}\[\]{}_⌈-⌋⟨-⟯"
     r"[\p{Po}--\p{Terminal_Punctuation}--\p{Quotation_Mark}&&\p{Script=Common}]"
     r"--[%％&＆/／¡¿·・･‧‥…]]",  # languages exchange these characters
     regex.V1,
