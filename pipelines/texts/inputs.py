@@ -87,12 +87,16 @@ class Inputs:
         draft.attributes = [each for each in segments if each.kind is Kind.ATTRIBUTE]
 
     def _fill(self, drafts: Sequence[Draft]) -> None:
-        """Use human translations of sentences, and prepare the other segments for the model."""
+        """Keep values and human translations, and prepare the other segments for the model."""
         worded = [each for draft in drafts for each in draft.every if each.is_worded]
         corrections = self._known.find_corrections(each.text for each in worded)
         for segment in worded if corrections else ():
             segment.kept = corrections.get(segment.text)
             segment.is_corrected = segment.kept is not None
+        for segment in worded:
+            # The marks of a value are no spans around which it could be cut.
+            if segment.kept is None and VALUE.fullmatch(segment.text) and not segment.has_terms:
+                segment.kept = segment.text
         for draft in drafts:
             if any(segment.spans for segment in draft.segments):
                 draft.segments = [
@@ -161,7 +165,8 @@ class Inputs:
                 return FAILED, segment.error
             if source is None:
                 continue
-            if not segment.has_letters or VALUE.fullmatch(source.text) or not source.length:
+            is_value = segment.is_fragment and VALUE.fullmatch(source.text)
+            if not segment.has_letters or is_value or not source.length:
                 segment.source = None
                 if source.text and not source.length:  # nothing is left after normalization
                     segment.kept = "".join(span.replacement for span in segment.spans)

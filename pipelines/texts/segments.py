@@ -134,9 +134,8 @@ class Segment:
 
     @property
     def is_worded(self) -> bool:
-        """Whether it is neither structure nor white space, and has no human translation."""
-        is_words = self.kind is Kind.SENTENCE or self.kind is Kind.ATTRIBUTE
-        return is_words and not self.is_corrected
+        """Whether it may need the model: it is neither structure nor white space nor kept."""
+        return self.kept is None and (self.kind is Kind.SENTENCE or self.kind is Kind.ATTRIBUTE)
 
     @property
     def is_span(self) -> bool:
@@ -147,6 +146,11 @@ class Segment:
     def kept_spans(self) -> list[Span]:
         """The spans that a translation has to keep: all but the inline tags."""
         return [span for span in self.spans if not span.role]
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether the glossary replaces a part of the segment."""
+        return any(each.replacement != self.text[each.start : each.end] for each in self.kept_spans)
 
     @property
     def shown(self) -> str:

@@ -276,3 +276,18 @@ def test_symbols_with_a_token_are_no_spans():
     text = "The red dog → house"
     assert translation_of(text, translator, placeholders=8) == "El perro rojo → casa"
     assert translator.translated == [text]
+
+
+@pytest.mark.parametrize("placeholders", [0, 8])
+@pytest.mark.parametrize(
+    "text", ["N/A", "#REF!", "SKU-4711", "en-US", "| N/A | XL |\n|---|---|\n| 1 | 2 |"]
+)
+def test_values_are_copied_even_if_the_vocabulary_lacks_their_marks(text, placeholders):
+    [made] = translate([text], Limited("/-#!"), placeholders=placeholders).translations
+    assert (made.translation, made.status) == (text, "copied")
+
+
+def test_value_that_is_a_term_is_translated():
+    glossary = Glossary({"N/A": "n. d."}, {})
+    [made] = translate(["N/A"], glossary=glossary).translations
+    assert made.translation == "n. d."
