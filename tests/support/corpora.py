@@ -1,6 +1,7 @@
 """Small corpora, and functions to preprocess them and to read the datasets."""
 
 import hashlib
+import itertools
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import tensorflow as tf
 from toy import parse_record
 
 from tt.model.dataset.manifest import MANIFEST_FILE, DatasetManifest
+from tt.model.text.spans import Protection
 from tt.model.text.vocabulary import load_vocabularies
 from tt.pipelines.preprocess.corpora import open_corpora
 from tt.pipelines.preprocess.filters import Filters
@@ -29,9 +31,13 @@ OPEN_FILTERS = {
 
 
 def sentence(number):
-    """Return three words of the letters 0 to f."""
-    letters = hashlib.md5(str(number).encode()).hexdigest()
-    return f"{letters[:4]} {letters[4:7]} {letters[7:12]}"
+    """Return three words of the letters 0 to f, without protected text in either direction."""
+    for attempt in itertools.count():
+        letters = hashlib.md5(f"{number}{' again' * attempt}".encode()).hexdigest()
+        words = f"{letters[:4]} {letters[4:7]} {letters[7:12]}"
+        if not any(map(Protection().find, (words, words[::-1]))):
+            break
+    return words
 
 
 # Sentences whose languages can be detected.

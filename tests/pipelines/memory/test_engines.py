@@ -9,6 +9,7 @@ from models import model_texts, write_model
 
 from tt.model.engines.loading import load_translator
 from tt.model.engines.translator import Engine
+from tt.model.text.spans import Protection
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.memory.keys import model_context
 from tt.pipelines.memory.memory import TranslationMemory
@@ -46,7 +47,8 @@ def test_memory_gives_the_same_translations_as_the_model(tmp_path, model, engine
         found = translate_texts(
             cells,
             translator=translator,
-            options=TextOptions(),
+            # The vocabulary contains words with digits, but no digits.
+            options=TextOptions(protection=Protection(protect=False)),
             limits=Limits(target_script="Latin"),
             memory=memory,
         )

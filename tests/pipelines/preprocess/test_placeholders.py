@@ -134,15 +134,17 @@ def test_users_patterns_and_symbols_can_be_combined(tmp_path):
 
 
 def test_pairs_that_differ_only_in_their_spans_are_duplicates(tmp_path):
-    pairs = [(f"{sentence(i)} {10_000 + i}", f"{10_000 + i} x{i}") for i in range(50)]
-    more = [(f"{sentence(i)} {20_000 + i}", f"{20_000 + i} x{i}") for i in range(10)]
-    alone = [(f"{sentence(7)} 30007", "x7")]  # The number is on one side only.
+    pairs = [
+        (f"{sentence(i)} {10_000 + i}", f"{10_000 + i} {sentence(i)[::-1]}") for i in range(50)
+    ]
+    more = [(f"{sentence(i)} {20_000 + i}", f"{20_000 + i} {sentence(i)[::-1]}") for i in range(10)]
+    alone = [(f"{sentence(7)} 30007", sentence(7)[::-1])]  # The number is on one side only.
     source = write_pairs(tmp_path, [*pairs, *more, *alone])
     manifest = preprocess(sources=[source], options=options(tmp_path / "out"))
     assert manifest.rejected == {"duplicate_pair": 10}
     found = texts(tmp_path / "out", "train") + texts(tmp_path / "out", "validation")
     assert alone[0] in found
-    assert (f"{sentence(7)} ⟦1⟧", "⟦1⟧ x7") in found
+    assert (f"{sentence(7)} ⟦1⟧", f"⟦1⟧ {sentence(7)[::-1]}") in found
 
 
 def test_held_out_texts_with_and_without_placeholders_are_not_in_training(tmp_path):

@@ -48,7 +48,7 @@ def replace(source, target, *, variation=ALL):
         ("an arm", "ein arm", None),
         ("No, not I.", "No, I no.", None),  # short words, which both languages may have
         ("All is well", "Alles ist gut", None),
-        ("the NASA and B2", "B2 und die NASA", ("the ⟦1⟧ and ⟦2⟧", "⟦2⟧ und die ⟦1⟧")),
+        ("the NASA and NATO", "NATO und die NASA", ("the ⟦1⟧ and ⟦2⟧", "⟦2⟧ und die ⟦1⟧")),
         ("set my_name or __", "setze my_name oder __", None),  # a span
         ("Tom likes Tom.", "Tom mag Tom.", None),
         ("Tom likes Tom.", "Tom mag sich.", None),
@@ -91,11 +91,11 @@ def test_time_is_linear_in_the_length_of_a_pair():
 
 
 def test_variation_chooses_the_tokens():
-    found = {bits: replace("A1, B2", "B2; A1", variation=bits)[:2] for bits in range(64)}
+    found = {bits: replace("UN, EU", "EU; UN", variation=bits)[:2] for bits in range(64)}
     assert Counter(found.values()) == {
         ("⟦1⟧, ⟦2⟧", "⟦2⟧; ⟦1⟧"): 49 + 1,  # also if no token is chosen
-        ("⟦1⟧, B2", "B2; ⟦1⟧"): 7,
-        ("A1, ⟦1⟧", "⟦1⟧; A1"): 7,
+        ("⟦1⟧, EU", "EU; ⟦1⟧"): 7,
+        ("UN, ⟦1⟧", "⟦1⟧; UN"): 7,
     }
 
 
@@ -105,7 +105,7 @@ WORDS = [
     "Bob",
     "3",
     "2:30",
-    "B2",
+    "NATO",
     "a",
     "dog",
     "{x}",

@@ -147,7 +147,7 @@ class Watched(Reverser):
 
 
 def test_progress_is_visible_within_a_unit(tmp_path, monkeypatch):
-    texts = [f"n{i:02d}" for i in range(20)] * 2  # 5 ids each, each text twice
+    texts = [f"n{chr(97 + i)}o" for i in range(20)] * 2  # 5 ids each, each text twice
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
     load = functools.partial(getattr, translation_jobs, "watched")
     job = request(tmp_path / "in.parquet", tmp_path / "out", load=load).plan()

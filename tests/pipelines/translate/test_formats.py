@@ -31,7 +31,7 @@ from tt.model.errors import UserError
 from tt.model.transformer.search_options import Decoding
 from tt.pipelines.translate.manifest import summary_blocks
 
-TEXTS = ["ab", "", "row 2", "x\ny", 'say "so"', "a, b", "ж", "7", *(f"n{i}" for i in range(40))]
+TEXTS = ["ab", "", "row 2", "x\ny", 'say "so"', "a, b", "ж", "7", *(f"n {i}" for i in range(40))]
 ROWS = {"id": [f"{i:03d}" for i in range(len(TEXTS))], "text": TEXTS}
 OPTIONS = {"unit_rows": 10, "text_columns": ("text",)}
 
@@ -224,7 +224,7 @@ def test_a_job_resumes_after_a_crash_and_keeps_finished_units(tmp_path):
     source, out, options = put(tmp_path / "in.jsonl", jsonl_of(ROWS)), tmp_path / "out", OPTIONS
     repeated = ["--direct_runner_bundle_repeat=1"]  # which must not change anything
     translate(source, tmp_path / "undisturbed", **options, arguments=repeated)
-    crash_at.add("n25")
+    crash_at.add("n 25")
     with pytest.raises(Exception, match="the worker dies here"):
         translate(source, out, **options)
     crash_at.clear()
@@ -255,7 +255,7 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path, change):
     assert outputs(out) == []
     source.write_bytes(csv_of(ROWS))
     assert translate(source, out, text_columns=("text",)).rows == len(TEXTS)
-    source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n98"]}))  # has the same size
+    source.write_bytes(csv_of({**ROWS, "text": [*TEXTS[:-1], "n 98"]}))  # has the same size
     assert "1 input file changed since the last run: in.csv. " in refused(
         source, out, text_columns=("text",)
     )
@@ -502,7 +502,7 @@ def test_missing_and_damaged_text_outputs_are_written_again(tmp_path):
     source, out = put(tmp_path / "in.csv.gz", CONTENTS["in.csv.gz"](ROWS)), tmp_path / "out"
     options = {"unit_rows": 10, "text_columns": ("text",), "format": "csv"}
     translate(source, tmp_path / "undisturbed", **options)
-    crash_at.add("n25")
+    crash_at.add("n 25")
     with pytest.raises(Exception, match="the worker dies here"):
         translate(source, out, **options)
     crash_at.clear()
@@ -520,7 +520,7 @@ def test_missing_and_damaged_text_outputs_are_written_again(tmp_path):
 def test_a_retry_of_text_output_translates_whole_units_with_failed_rows(tmp_path):
     source, out = put(tmp_path / "in.jsonl", jsonl_of(ROWS)), tmp_path / "out"
     options = {"unit_rows": 10, "text_columns": ("text",), "format": "jsonl"}
-    fail_at.add("n25")
+    fail_at.add("n 25")
     assert translate(source, out, **options).manifest["failed_rows"] == 1
     fail_at.clear()
     summary = translate(source, out, retry_failed=True, **options)

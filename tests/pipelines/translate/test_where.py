@@ -18,7 +18,7 @@ from translation_jobs import (
     write,
 )
 
-from tt.model.errors import UserError
+from tt.model.errors import UserError, require
 
 ROWS = {
     "id": [1, 2, 3, 4, 5],
@@ -188,13 +188,20 @@ def test_partition_columns_are_used_but_not_written(tmp_path):
     assert "`where` uses the column 'lang'" in message
 
 
+class Monolingual(Reverser):
+    """Translates only to Spanish, so that the error shows the language of each row."""
+
+    def prepare(self, texts, *, languages=("", ""), most_tokens=None):
+        require(languages[1] in ("", "es"), "`target_language` must be es", languages[1])
+        return super().prepare(texts, languages=languages, most_tokens=most_tokens)
+
+
 def test_a_partition_column_can_name_the_target_language(tmp_path):
     source = write_partitioned(tmp_path / "in")
-    options = {"text_columns": ("text",), "target_language_column": "lang"}
+    options = {"text_columns": ("text",), "target_language_column": "lang", "load": Monolingual}
     translate(source, tmp_path / "out", **options)
     errors = set(read_all(tmp_path / "out")["translation_error"].to_pylist())
-    # The Reverser has no languages, so that the error shows the language of each row.
-    assert {error.partition("asks for ")[2][:4] for error in errors} == {"'de'", "'en'"}
+    assert errors == {f"`target_language` must be es. Received: {code}" for code in ("de", "en")}
     again = translate(source, tmp_path / "out", retry_failed=True, **options)
     assert again.manifest["failed_rows"] == 3
     assert "must be a column of strings" in refused(
