@@ -13,7 +13,7 @@ from tt.pipelines.texts.flags import Limits
 from tt.pipelines.texts.known import Memory
 from tt.pipelines.texts.options import TextOptions
 from tt.pipelines.texts.segments import Segment
-from tt.pipelines.texts.translating import read_cells, translate_texts
+from tt.pipelines.texts.translating import read_cells, translate_cells
 
 
 def explain(
@@ -37,14 +37,8 @@ def explain(
             kind = f"{segment.kind.value}{replaced}"
             yield f"{segment.start}-{segment.end} {kind}: {segment.text!r}"
             yield from (f"    {line}" for line in _explain_segment(segment, batch))
-    [found] = translate_texts(
-        [text],
-        translator=translator,
-        options=options,
-        glossary=glossary,
-        limits=limits,
-        memory=memory,
-    ).translations
+    made = translate_cells([text], batch, options=options, glossary=glossary)
+    [found] = made.translations
     yield f"translation: {found.translation!r}"
     yield f"status: {found.status}{f' ({found.error})' if found.error else ''}"
     yield f"flags: {', '.join(found.flags) or 'none'}"

@@ -155,7 +155,9 @@ class Translations:
         return self._memory.find_corrections(dict.fromkeys(texts), languages=self.languages)
 
     def learned(self, flags: Mapping[str, Iterable[str]]) -> tuple[Learned, ...]:
-        """Return the new translations of the model, with the flags of their best hypotheses."""
+        """Return what a memory can learn, with the flags of the best hypotheses."""
+        if self._memory is None:
+            return ()
         return tuple(
             Learned(text, self.languages, result, tuple(flags.get(text, ())))
             for text, result in self.found.items()

@@ -75,6 +75,20 @@ def translate_texts(
         or all inputs failed and a harmless input failed too.
     """
     batch = Batch(translator, options, glossary=glossary, limits=limits, memory=memory)
+    return translate_cells(cells, batch, options=options, glossary=glossary)
+
+
+def translate_cells(
+    cells: Sequence[str | bytes | None],
+    batch: Batch,
+    *,
+    options: TextOptions,
+    glossary: Glossary | None,
+) -> TranslatedTexts:
+    """Translate texts with the model, the limits and the memory of a batch; see `translate_texts`.
+
+    The model does not translate an input again that it has already translated for the batch.
+    """
     encoded = [encode_text(cell) for cell in cells]
     texts, decided = read_cells(encoded)
     corrections = batch.known.find_corrections(texts.values())
@@ -124,7 +138,7 @@ def translate_texts(
         work=known.work,
         terms=sum((terms[cell] for cell in encoded if cell in terms), TermCounts()),
         remembered_texts=len(known.remembered),
-        learned=() if memory is None else known.learned(batch.flags),
+        learned=known.learned(batch.flags),
     )
 
 

@@ -16,7 +16,9 @@ def explained(text, *, translator=None, **options):
 
 
 def test_segments_and_texts_for_the_model():
-    lines = explained("<p>Ab <b>{x}</b>.</p>\n<p>THE BIG HOUSE</p>", translator=Reverser(n_best=2))
+    translator = Reverser(n_best=2)
+    lines = explained("<p>Ab <b>{x}</b>.</p>\n<p>THE BIG HOUSE</p>", translator=translator)
+    assert sorted(translator.translated) == ["Ab", "Ab ⟦1⟧.", "The big house"], "each only once"
     assert lines == [
         "format: html",
         "0-3 structure: '<p>'",
