@@ -46,7 +46,6 @@ from tt.model.text.patterns import (
     UNIT,
     UNSPACED,
     URL_REST,
-    VALUE,
     VERSION,
     WORD,
     describe_bad_pattern,
@@ -308,7 +307,6 @@ _MARKUP_PLACE = [*_GUARDS].index(MARKUP)
 _SYMBOLS = regex.compile(
     "|".join(f"(?:{kind.pattern})" for kind in KINDS if kind.group == SYMBOL), regex.VERSION1
 )
-_LETTERS = regex.compile(r"\p{L}")
 
 
 class TooLongToSearchError(Exception):
@@ -390,9 +388,6 @@ class Protection:
         return unite(text, found) if len(found) > 1 else found
 
 
-_BUILT_IN = Protection()
-
-
 def may_have_spans(text: str) -> bool:
     """Return whether a text may contain built-in spans that are no symbols; it is fast."""
     return _MAYBE_SPAN.search(text) is not None
@@ -443,27 +438,6 @@ def _find_symbols(text: str, knows: Callable[[str], bool]) -> list[Span]:
 @functools.cache
 def _is_symbol(character: str) -> bool:
     return not character.isalpha() and _SYMBOLS.fullmatch(character) is not None
-
-
-def is_value(text: str, spans: Sequence[Span] | None = None) -> bool:
-    """Return whether a text is a value, or consists of spans, white space and punctuation.
-
-    Args:
-      text: The text of a cell.
-      spans: The spans of the text, if they are known.
-
-    >>> [is_value(text) for text in ("N/A", "SKU-4711", "en-US", "a.com, {x}", "None of it")]
-    [True, True, True, True, False]
-    """
-    if text.isspace() or not text:
-        return False
-    if VALUE.fullmatch(text):
-        return True
-    found = _BUILT_IN.find(text) if spans is None else spans
-    ends = [0, *(span.end for span in found)]
-    starts = [*(span.start for span in found), len(text)]
-    between = zip(ends, starts, strict=True)
-    return not any(_LETTERS.search(text, start, end) for start, end in between)
 
 
 def digest_patterns() -> str:

@@ -16,7 +16,6 @@ from tt.model.text.spans import (
     SYMBOL,
     Protection,
     Span,
-    is_value,
     unite,
 )
 
@@ -123,21 +122,6 @@ def test_only_unknown_symbols_are_spans_and_no_letters():
     assert find("犬ř “so” – no…", "") == [], "translations have other punctuation"
     assert find("a \ue000 b \U000f0000 c", "abc") == [("\ue000", True), ("\U000f0000", True)]
     assert find("{x}★", "") == [("{x}★", False)]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("N/A", True), (" null ", True), ("true", True), ("None", True), ("XL", True), ("S", True),
-        ("en-US", True), ("zh-Hans", True), ("SKU-4711", True), ("#REF!", True), ("USD", True),
-        ("https://a.com, {x}!", True), ('{"text": "the dog"}', True), ("12 - 15", True),
-        ("True.", False), ("None of them", False), ("Small", False), ("so", False), ("I", False),
-        ("It is null", False), ("{x} dogs", False), ("", False), (" ", False), ("大", False),
-    ],
-)  # fmt: skip
-def test_value_is_no_text(text, expected):
-    assert is_value(text) == expected
-    assert is_value(text, Protection().find(text)) == expected
 
 
 @pytest.mark.parametrize("text", _TEXTS)

@@ -8,6 +8,7 @@ import re
 
 import pytest
 from dictionary import Dictionary
+from fakes import Reverser
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -291,3 +292,19 @@ def test_value_that_is_a_term_is_translated():
     glossary = Glossary({"N/A": "n. d."}, {})
     [made] = translate(["N/A"], glossary=glossary).translations
     assert made.translation == "n. d."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("N/A", True), (" null ", True), ("true", True), ("None", True), ("XL", True), ("S", True),
+        ("en-US", True), ("zh-Hans", True), ("SKU-4711", True), ("#REF!", True), ("USD", True),
+        ("https://a.com, {x}!", True), ('{"text": "the dog"}', True), ("12 - 15", True),
+        ("True.", False), ("None of them", False), ("Small", False), ("so", False), ("I", False),
+        ("It is null", False), ("{x} dogs", False), ("", False), (" ", False), ("大", False),
+    ],
+)  # fmt: skip
+def test_value_is_no_text(text, expected):
+    [made] = translate([text], Reverser()).translations
+    assert (made.status == "copied") == expected
+    assert made.translation == text or not expected
