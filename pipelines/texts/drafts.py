@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tt.model.engines.translator import Hypothesis, Input
 from tt.model.text.spans import Span
 from tt.pipelines.texts.flags import has_no_end
-from tt.pipelines.texts.markup.formats import FORMATS, PLAIN, Format
+from tt.pipelines.texts.markup.formats import Format
 from tt.pipelines.texts.markup.regions import Role
 from tt.pipelines.texts.segments import Kind, Segment
 from tt.pipelines.texts.sentences import join_translations
@@ -35,7 +35,7 @@ class Draft:
     """
 
     text: str
-    format: Format = FORMATS[PLAIN]
+    format: Format
     segments: list[Segment] = dataclasses.field(default_factory=list)
     attributes: list[Segment] = dataclasses.field(default_factory=list)
     failure: tuple[str, str] | None = None
@@ -85,7 +85,7 @@ class Draft:
                 yield span
                 continue
             values = [
-                Span(each.start - start, each.end - start, _best(each))
+                Span(each.start - start, each.end - start, self._best(each))
                 for each in inside
                 if each.end <= start + len(own)
             ]
@@ -99,6 +99,10 @@ class Draft:
             for i in (start, end)
         )
         return self.attributes[first:last]
+
+    def _best(self, attribute: Segment) -> str:
+        found = attribute.hypotheses
+        return found[0].text if found else self.keep(attribute)
 
     def keep(self, segment: Segment) -> str:
         """Return the translation of a segment that the model does not translate."""
@@ -154,11 +158,3 @@ class Draft:
 
 def _is_structure(numbered: tuple[int, Segment]) -> bool:
     return numbered[1].kind is Kind.STRUCTURE
-
-
-def _best(attribute: Segment) -> str:
-    if attribute.hypotheses:
-        return attribute.hypotheses[0].text
-    if attribute.kept is not None:
-        return attribute.kept
-    return replace_spans(attribute.text, attribute.spans)
